@@ -1,0 +1,179 @@
+"""The criterion slot: what a method's cross-entropy term is computed with.
+
+Every criterion has the two-step form: `observe` the labels of the rows that a step trains on, once,
+then `score` rows, as often as the method has forwards. Plain cross-entropy ignores what it
+observes; Logit Adjusted Softmax counts it. A method cannot tell which one it was given, which is
+why `-las` works on any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from evenstream.errors import InputError
+from evenstream.priors import PriorEstimator, SlidingWindow, pad_classes
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+class CrossEntropy(nn.Module):
+    """Softmax cross-entropy over the given logits (Eq. 1), in float32 whatever the autocast."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise InputError(f"reduction must be mean, sum or none, got {reduction!r}")
+        self.reduction = reduction
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Cross-entropy keeps no statistics."""
+
+    def forget_last(self) -> None:
+        """Undo the last `observe` (the step it belonged to was refused)."""
+
+    def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
+        """The loss of these rows."""
+        with torch.autocast(logits.device.type, enabled=False):
+            return F.cross_entropy(logits.float(), labels, reduction=reduction or self.reduction)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of these rows."""
+        return self.score(logits, labels)
+
+    @property
+    def single_class(self) -> bool:
+        """Whether what was observed leaves the loss without a gradient; never, here."""
+        return False
+
+    @property
+    def why_not_prior_free(self) -> str | None:
+        """Why logits trained by this still contain class priors; None if they do not."""
+        return (
+            "it is trained with plain cross-entropy, so its logits contain the class frequencies "
+            "of the stream; use its -las form"
+        )
+
+
+class LogitAdjustedSoftmax(CrossEntropy):
+    r"""Cross-entropy on logits + τ·log π, which takes the class priors out of the model (Eq. 6).
+
+    L(y, z) = -z_y - τ log π_y + log Σ_c exp(z_c + τ log π_c), with π the label frequencies over
+    the last `window` training batches (Eq. 7). Two lines in any training loop:
+
+    >>> criterion = LogitAdjustedSoftmax(tau=1.0, window=1)
+    >>> loss = criterion(torch.zeros(4, 4), torch.tensor([2, 2, 3, 0]))  # pushes, then scores
+    >>> round(loss.item(), 4)
+    1.0397
+
+    In train mode a call pushes the labels into the window and returns the loss. In eval mode it is
+    plain cross-entropy and pushes nothing: at test time the raw logits are used. A step with
+    several forwards calls `observe` once with all its labels, then `score` for each.
+
+    Args:
+        tau: strength τ ≥ 0; 0 is plain cross-entropy, infinity the paper's ablation in which only
+            classes at least as frequent as the row's own keep their place.
+        window: number l of batches that π is counted over.
+        reduction: "mean", "sum" or "none".
+        prior: another estimator of π (`evenstream.priors`); replaces the sliding window.
+    """
+
+    def __init__(
+        self,
+        tau: float = 1.0,
+        window: int = 1,
+        reduction: Reduction = "mean",
+        prior: PriorEstimator | None = None,
+    ) -> None:
+        super().__init__(reduction)
+        if isinstance(tau, bool) or not isinstance(tau, (int, float)) or not tau >= 0:
+            raise InputError(
+                f"tau must be a number of 0 or more, infinity included, got {tau!r} "
+                "(a negative tau would favour the frequent classes even more)"
+            )
+        self.tau = float(tau)
+        self.prior = prior if prior is not None else SlidingWindow(window)
+
+    @property
+    def needs(self) -> frozenset[str]:  # type: ignore[override]  # the slot's class attribute
+        """What the stream must tell the prior's estimator."""
+        return self.prior.needs
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Count the labels of the rows that the coming step trains on."""
+        if labels.ndim != 1 or labels.dtype != torch.int64:
+            raise InputError("labels must be a one-dimensional tensor of int64 class indices")
+        if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < n_classes):
+            raise InputError(f"class indices must lie in 0..{n_classes - 1}")
+        self.prior.observe(labels, n_classes)
+
+    def forget_last(self) -> None:
+        """Undo the last `observe`."""
+        self.prior.forget_last()
+
+    def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
+        """The loss of rows whose labels have been observed."""
+        if self.tau == 0:
+            return super().score(logits, labels, reduction)
+        weights = pad_classes(self.prior.weights().to(logits.device), logits.shape[1])
+        own = weights[labels]
+        if not bool((own > 0).all()):
+            missing = sorted(set(labels[own <= 0].tolist()))
+            raise InputError(
+                f"class indices {missing} are scored but were never observed in the window: their "
+                "prior is 0 and the loss infinite; call observe() with every label of the step "
+                "before score()"
+            )
+        with torch.autocast(logits.device.type, enabled=False):
+            # A weight of 0 gives log 0 = -inf: the class leaves the softmax and its gradient is
+            # exactly zero. τ = 0 never comes here, so there is no 0 · (-inf).
+            log_prior = weights.float().log()
+            if math.isinf(self.tau):
+                adjusted = (logits.float() + log_prior).masked_fill(
+                    weights < own.unsqueeze(1), -math.inf
+                )
+            else:
+                adjusted = logits.float() + self.tau * log_prior
+            return F.cross_entropy(adjusted, labels, reduction=reduction or self.reduction)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Train mode: observe, then score. Eval mode: plain cross-entropy."""
+        if not self.training:
+            return super().score(logits, labels)
+        self.observe(labels, logits.shape[1])
+        return self.score(logits, labels)
+
+    @property
+    def single_class(self) -> bool:
+        """Whether the window holds one class only: then the loss and its gradient are zero."""
+        return self.tau > 0 and int((self.prior.weights() > 0).sum()) == 1
+
+    @property
+    def why_not_prior_free(self) -> str | None:
+        """Only τ = 1 with an estimated prior takes out the prior exactly (Theorem 3.1)."""
+        if not self.prior.is_estimate:
+            return "its prior is random, a control experiment, not an estimate of the stream's"
+        if self.tau != 1:
+            return (
+                f"with tau={self.tau:g} its logits keep the prior to the power {1 - self.tau:g}; "
+                "only tau=1 takes it out exactly"
+            )
+        return None
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """`state_dict` carries the estimator's state."""
+        return self.prior.state()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """`load_state_dict` brings it back."""
+        self.prior.load_state(state)
+
+    def extra_repr(self) -> str:
+        """What `print(criterion)` shows."""
+        return f"tau={self.tau:g}, prior={type(self.prior).__name__}, reduction={self.reduction}"

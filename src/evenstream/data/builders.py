@@ -1,0 +1,93 @@
+"""From the checked contents of a registered data set's files to a `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.data.cifar import parse_cifar, parse_names
+from evenstream.data.dataset import CoarseLabels, Dataset, int_classes
+from evenstream.data.digits import load_digits
+from evenstream.data.idx import parse_images_and_labels
+from evenstream.data.registry import DatasetInfo
+
+ReadFile = Callable[[str], bytearray]
+"""Gives the checked content of the data file with that name."""
+
+_CIFAR10_TRAINING_FILES = [f"data_batch_{number}.bin" for number in range(1, 6)]
+
+
+def build(info: DatasetInfo, read: ReadFile) -> Dataset:
+    """Read a registered data set in the layout that the registry gives it."""
+    return _BUILDERS[info.layout](info, read)
+
+
+def _build_bundled(info: DatasetInfo, read: ReadFile) -> Dataset:
+    return load_digits()
+
+
+def _build_idx(info: DatasetInfo, read: ReadFile) -> Dataset:
+    def part(prefix: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        images, labels = read(f"{prefix}-images-idx3-ubyte"), read(f"{prefix}-labels-idx1-ubyte")
+        return parse_images_and_labels(images, labels, f"{info.name} {prefix}")
+
+    x_train, y_train = part("train")
+    x_test, y_test = part("t10k")
+    names = list(info.label_names)
+    return Dataset(
+        info.name,
+        x_train,
+        y_train,
+        x_test,
+        y_test,
+        classes=int_classes(len(names)),
+        label_names=names,
+        mean=info.mean,
+        std=info.std,
+    )
+
+
+def _build_cifar10(info: DatasetInfo, read: ReadFile) -> Dataset:
+    batches = [parse_cifar(read(name), 1, name) for name in _CIFAR10_TRAINING_FILES]
+    x_test, labels_test = parse_cifar(read("test_batch.bin"), 1, "test_batch.bin")
+    names = parse_names(read("batches.meta.txt"), "batches.meta.txt")
+    return Dataset(
+        info.name,
+        np.concatenate([images for images, _ in batches]),
+        np.concatenate([labels[:, 0] for _, labels in batches]),
+        x_test,
+        labels_test[:, 0],
+        classes=int_classes(len(names)),
+        label_names=names,
+        mean=info.mean,
+        std=info.std,
+    )
+
+
+def _build_cifar100(info: DatasetInfo, read: ReadFile) -> Dataset:
+    x_train, labels_train = parse_cifar(read("train.bin"), 2, "train.bin")
+    x_test, labels_test = parse_cifar(read("test.bin"), 2, "test.bin")
+    names = parse_names(read("fine_label_names.txt"), "fine_label_names.txt")
+    coarse_names = parse_names(read("coarse_label_names.txt"), "coarse_label_names.txt")
+    return Dataset(
+        info.name,
+        x_train,
+        labels_train[:, 1],
+        x_test,
+        labels_test[:, 1],
+        classes=int_classes(len(names)),
+        label_names=names,
+        mean=info.mean,
+        std=info.std,
+        coarse=CoarseLabels(labels_train[:, 0], labels_test[:, 0], coarse_names),
+    )
+
+
+_BUILDERS: dict[str, Callable[[DatasetInfo, ReadFile], Dataset]] = {
+    "bundled": _build_bundled,
+    "idx": _build_idx,
+    "cifar10": _build_cifar10,
+    "cifar100": _build_cifar100,
+}

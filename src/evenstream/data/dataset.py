@@ -1,0 +1,177 @@
+"""What every data source ends up as: arrays for training and testing, and the labels' names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.errors import DataError
+
+Label = bool | int | str
+"""What a learner is told a sample is; `Dataset.classes` maps class indices to labels."""
+
+Inputs = NDArray[np.uint8] | NDArray[np.float32]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseLabels:
+    """A second, coarser labelling of the same samples (CIFAR-100's 20 superclasses)."""
+
+    train: Indices
+    test: Indices
+    names: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A labelled data set, split into training and test samples, checked when it is made.
+
+    Attributes:
+        name: What the user called it: a registered name, or a file's name without its suffix.
+        x_train: Images as uint8 or float32 (n, channels, height, width); tables as float32 (n, d).
+        y_train: One class index per training sample.
+        x_test: Same layout as `x_train`.
+        y_test: One class index per test sample.
+        classes: The label behind each class index, as a plain Python value.
+        label_names: The name to show for each class index; `str` of the label unless given.
+        mean: Per-channel mean of images scaled to [0, 1], or None for no centring.
+        std: Per-channel standard deviation of the same, or None.
+        coarse: The coarser labelling, where the source has one.
+
+    uint8 images are to be scaled to [0, 1] before `mean` and `std` apply; floats are used as given.
+    """
+
+    name: str
+    x_train: Inputs
+    y_train: Indices
+    x_test: Inputs
+    y_test: Indices
+    classes: list[Label]
+    label_names: list[str] = field(default_factory=list)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    coarse: CoarseLabels | None = None
+
+    def __post_init__(self) -> None:
+        if not self.label_names:
+            object.__setattr__(self, "label_names", [str(label) for label in self.classes])
+        self._check_classes()
+        for part, x, y in (
+            ("train", self.x_train, self.y_train),
+            ("test", self.x_test, self.y_test),
+        ):
+            self._check_inputs(f"x_{part}", x)
+            _check_indices(self.name, f"y_{part}", y, len(x), self.n_classes)
+        if self.x_train.shape[1:] != self.x_test.shape[1:]:
+            raise DataError(
+                f"{self.name}: x_train has samples of shape {self.x_train.shape[1:]} "
+                f"but x_test of {self.x_test.shape[1:]}; they must agree"
+            )
+        if self.x_train.dtype != self.x_test.dtype:
+            raise DataError(
+                f"{self.name}: x_train is {self.x_train.dtype} but x_test is {self.x_test.dtype}; "
+                "they must agree"
+            )
+        self._check_normalisation()
+        if self.coarse is not None:
+            n_coarse = len(self.coarse.names)
+            _check_indices(
+                self.name, "coarse.train", self.coarse.train, len(self.x_train), n_coarse
+            )
+            _check_indices(self.name, "coarse.test", self.coarse.test, len(self.x_test), n_coarse)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        return len(self.classes)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample: (channels, height, width), or (features,)."""
+        return self.x_train.shape[1:]
+
+    @property
+    def is_image(self) -> bool:
+        """Whether samples are images rather than rows of a table."""
+        return self.x_train.ndim == 4
+
+    def _check_classes(self) -> None:
+        if not self.classes:
+            raise DataError(f"{self.name}: there are no classes")
+        if len(set(self.classes)) != len(self.classes):
+            raise DataError(f"{self.name}: classes has a label twice: {self.classes}")
+        if len(self.label_names) != len(self.classes):
+            raise DataError(
+                f"{self.name}: {len(self.label_names)} label_names for {len(self.classes)} classes"
+            )
+
+    def _check_inputs(self, which: str, x: Inputs) -> None:
+        image = x.ndim == 4 and x.dtype in (np.uint8, np.float32)
+        table = x.ndim == 2 and x.dtype == np.float32
+        if not (image or table):
+            raise DataError(
+                f"{self.name}: {which} must be images, uint8 or float32 of shape (n, channels, "
+                f"height, width), or a float32 table of shape (n, features); it is {x.dtype} "
+                f"of shape {x.shape}"
+            )
+        if x.size == 0:
+            raise DataError(f"{self.name}: {which} is empty (shape {x.shape})")
+        if x.dtype == np.float32:
+            finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
+            if not finite.all():
+                raise DataError(
+                    f"{self.name}: {which} has NaN or infinite values (or too large for 32-bit "
+                    f"floats) in {int((~finite).sum())} samples, the first at index "
+                    f"{int(np.argmin(finite))}; fill or drop them"
+                )
+
+    def _check_normalisation(self) -> None:
+        if (self.mean is None) != (self.std is None):
+            raise DataError(f"{self.name}: give both mean and std, or neither")
+        if self.mean is None or self.std is None:
+            return
+        channels = self.input_shape[0]
+        if len(self.mean) != channels or len(self.std) != channels:
+            raise DataError(
+                f"{self.name}: mean and std need {channels} values, one per channel; they have "
+                f"{len(self.mean)} and {len(self.std)}"
+            )
+        if (
+            not np.isfinite(self.mean).all()
+            or not np.isfinite(self.std).all()
+            or min(self.std) <= 0
+        ):
+            raise DataError(f"{self.name}: mean must be finite and std finite and above zero")
+
+
+def _check_indices(
+    dataset: str, which: str, indices: NDArray[Any], n_samples: int, n_classes: int
+) -> None:
+    """Refuse indices that are not one int64 in 0..n_classes-1 for each sample."""
+    if indices.ndim != 1 or indices.dtype != np.int64:
+        raise DataError(
+            f"{dataset}: {which} must be one int64 class index per sample; it is {indices.dtype} "
+            f"of shape {indices.shape}"
+        )
+    if len(indices) != n_samples:
+        raise DataError(f"{dataset}: {which} has {len(indices)} entries for {n_samples} samples")
+    if indices.min() < 0 or indices.max() >= n_classes:
+        raise DataError(
+            f"{dataset}: {which} has class indices from {indices.min()} to {indices.max()}, but "
+            f"there are {n_classes} classes (0..{n_classes - 1})"
+        )
+
+
+def int_classes(n_classes: int) -> list[Label]:
+    """The labels 0..n-1 of a source whose class indices are its labels."""
+    return list(range(n_classes))
+
+
+def as_channels(values: Sequence[float] | None) -> tuple[float, ...] | None:
+    """Per-channel values as a tuple of floats, None staying None."""
+    return None if values is None else tuple(float(value) for value in values)

@@ -1,0 +1,124 @@
+"""Files checked before they are used: hashing, reading and installing without half-made results."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from evenstream.data.registry import DataFile
+from evenstream.errors import DataError
+
+_CHUNK = 1 << 20
+_READ_ERRORS = (OSError, EOFError, zlib.error, tarfile.TarError)
+
+
+class AlteredFile(DataError):
+    """The content is not what the registry expects."""
+
+
+def find_file(folder: Path, places: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:
+    """The files under `folder` in one of these places and with one of these names."""
+    candidates = (folder / place / name for place in places for name in names)
+    return [path for path in candidates if path.is_file()]
+
+
+def content_names(file: DataFile) -> tuple[str, ...]:
+    """The names a data file may have: its own, and that of its compressed form."""
+    return (file.name, f"{file.name}.gz")
+
+
+@contextmanager
+def open_content(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to read its content, gunzipped if its name ends in `.gz`."""
+    try:
+        stream: IO[bytes] = path.open("rb")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    with stream:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=stream) as content:
+                yield content  # type: ignore[misc]  # GzipFile is a binary stream in all but name
+        else:
+            yield stream
+
+
+def checked_chunks(content: IO[bytes], file: DataFile, source: str) -> Iterator[bytes]:
+    """Pass on the content in chunks; raise `AlteredFile` at the end if it was not as expected.
+
+    Reading stops at the expected size, so that a small file that decompresses without end does no
+    harm. Until the last chunk has been asked for, nothing passed on is to be trusted.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    while True:
+        try:
+            chunk = content.read(_CHUNK)
+        except _READ_ERRORS as error:
+            raise AlteredFile(f"{source} is damaged: {error}") from error
+        if not chunk:
+            break
+        size += len(chunk)
+        if size > file.size:
+            raise AlteredFile(f"{source} holds more than the expected {file.size} bytes")
+        digest.update(chunk)
+        yield chunk
+    if size < file.size:
+        raise AlteredFile(f"{source} is cut short: {size} of {file.size} bytes")
+    if digest.hexdigest() != file.sha256:
+        raise AlteredFile(
+            f"{source} is not the expected file: its SHA-256 is {digest.hexdigest()}, "
+            f"not {file.sha256}"
+        )
+
+
+def read_checked(path: Path, file: DataFile) -> bytearray:
+    """The file's content in memory, once its size and SHA-256 have been checked."""
+    content = bytearray()
+    with open_content(path) as stream:
+        for chunk in checked_chunks(stream, file, str(path)):
+            content += chunk
+    return content
+
+
+def check(path: Path, file: DataFile) -> None:
+    """Raise `AlteredFile` if the file's content is not as expected."""
+    with open_content(path) as stream:
+        for _ in checked_chunks(stream, file, str(path)):
+            pass
+
+
+def install(content: IO[bytes], file: DataFile, folder: Path, source: str) -> Path:
+    """Write content to `folder`, under its final name only once it is complete and checked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, temporary_name = tempfile.mkstemp(dir=folder, prefix=".incoming-")
+    temporary = Path(temporary_name)
+    try:
+        with os.fdopen(handle, "wb") as output:
+            for chunk in checked_chunks(content, file, source):
+                output.write(chunk)
+        temporary.chmod(0o644)
+        return temporary.replace(folder / file.name)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def writing_under(root: Path) -> Iterator[None]:
+    """Turn a full disk or a folder that cannot be written into a `DataError` that says so."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise DataError(
+            f"cannot write to the data folder {root}: {error.strerror or error}; make room there "
+            "or set EVENSTREAM_DATA to a folder that can be written"
+        ) from error

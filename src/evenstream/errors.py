@@ -1,0 +1,44 @@
+"""The errors a user can cause, all of one family, so that one `except` catches them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EvenstreamError(Exception):
+    """Something the user asked for cannot be done; the message says what to do instead.
+
+    Whoever raises it leaves the state of the learner, the run and the disk untouched. The command
+    line prints the message without a traceback and exits with status 2.
+    """
+
+
+class InputError(EvenstreamError, ValueError):
+    """A batch, label or option that cannot be used."""
+
+
+class UnknownName(EvenstreamError, KeyError):
+    """A name that is not registered; the message lists the near misses."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+        self.message = f"unknown {kind} {name!r}; {hint}"
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would print the repr
+        return self.message
+
+
+class NonFiniteLoss(EvenstreamError, FloatingPointError):
+    """The loss was NaN or infinite; the update was not made."""
+
+
+class CheckpointError(EvenstreamError):
+    """A checkpoint is missing, damaged or belongs to something else."""
+
+
+class DataError(EvenstreamError):
+    """A data set is missing, damaged or has the wrong layout."""

@@ -1,0 +1,69 @@
+"""Checks of what users pass in, before anything changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenstream.errors import InputError
+
+
+@dataclass(frozen=True)
+class InputKind:
+    """Shape and type of one input; fixed by the first batch."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, x: Tensor) -> InputKind:
+        """The kind of the rows of a checked batch."""
+        return cls(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+
+
+def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
+    """A private copy of the batch on the CPU, uint8 or float32; refuses what cannot be learned."""
+    if isinstance(x, Tensor):
+        rows = x.detach()
+    else:
+        try:
+            array = np.asarray(x)
+        except ValueError as error:
+            raise InputError(f"inputs are not an array: {error}") from None
+        if array.dtype.kind not in "uifb":
+            raise InputError(f"inputs must be numbers, got an array of dtype {array.dtype}")
+        if array.dtype in (np.uint16, np.uint32, np.uint64):
+            array = array.astype(np.float32)
+        rows = torch.from_numpy(np.array(array))
+    if rows.is_complex() or rows.is_sparse or rows.is_quantized:
+        raise InputError(f"inputs must be plain real numbers, got {rows.dtype}")
+    if rows.ndim < 2:
+        raise InputError(
+            f"inputs have shape {tuple(rows.shape)}; pass a batch, one row for each sample "
+            "(x[None] turns a single sample into a batch of one)"
+        )
+    if len(rows) == 0:
+        raise InputError("the batch is empty; pass at least one row")
+    if 0 in rows.shape:
+        raise InputError(f"inputs have shape {tuple(rows.shape)}: a sample must have values")
+    kept = torch.uint8 if rows.dtype == torch.uint8 else torch.float32
+    rows = rows.to("cpu", kept, copy=True, memory_format=torch.contiguous_format)
+    kind = InputKind.of(rows)
+    if expected is not None and kind.shape != expected.shape:
+        raise InputError(
+            f"inputs have shape {kind.shape} each, but this learner has learned from "
+            f"{expected.shape}"
+        )
+    if expected is not None and kind.dtype != expected.dtype:
+        raise InputError(
+            f"inputs are {kind.dtype}, but this learner has learned from {expected.dtype} "
+            "(uint8 is scaled to 0..1, float is taken as it is); convert them"
+        )
+    if kept != torch.uint8 and not bool(torch.isfinite(rows).all()):
+        bad = int((~torch.isfinite(rows.flatten(1)).all(1)).nonzero()[0])
+        raise InputError(f"inputs contain NaN or infinite values (first in row {bad}); clean them")
+    return rows

@@ -1,0 +1,100 @@
+"""Labels of any kind, unknown in advance, and the append-only map from labels to class indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from evenstream.errors import InputError
+
+Label = str | int | bool | tuple["Label", ...]
+
+
+def plain_label(value: Any) -> Label:
+    """The Python value of a label: NumPy and 0-d tensor labels become str, int, bool or tuple."""
+    if isinstance(value, (np.generic, torch.Tensor, np.ndarray)):
+        if getattr(value, "ndim", 0) != 0:
+            raise InputError(f"a label must be a single value, not an array of shape {value.shape}")
+        value = value.item()
+    if isinstance(value, tuple):
+        return tuple(plain_label(part) for part in value)
+    if isinstance(value, (str, bool, int)):
+        return value
+    raise InputError(
+        f"unsupported label {value!r} of type {type(value).__name__}; "
+        "use str, int, bool or a tuple of them"
+    )
+
+
+def plain_labels(labels: Any) -> list[Label]:
+    """A batch of labels as a list of Python values; refuses what is not a flat sequence."""
+    if isinstance(labels, (np.ndarray, torch.Tensor)):
+        if labels.ndim != 1:
+            raise InputError(
+                f"labels must be one-dimensional, got shape {tuple(labels.shape)}; "
+                "pass one label for each row"
+            )
+        labels = labels.tolist()
+    if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, Iterable)):
+        raise InputError(f"labels must be a sequence with one label for each row, got {labels!r}")
+    return [plain_label(label) for label in labels]
+
+
+def _key(label: Label) -> Any:
+    """A dictionary key that keeps `True` and `1` apart, inside tuples too."""
+    if isinstance(label, tuple):
+        return tuple(_key(part) for part in label)
+    return (type(label).__name__, label)
+
+
+class LabelMap:
+    """Class indices in order of arrival; never renumbered, so head rows never change meaning."""
+
+    def __init__(self, labels: Iterable[Label] = ()) -> None:
+        self._labels: list[Label] = []
+        self._index: dict[Any, int] = {}
+        self.add(list(labels))
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    def __getitem__(self, index: int) -> Label:
+        return self._labels[index]
+
+    def get(self, label: Label) -> int | None:
+        """The class index of a label, or None if it was never seen."""
+        return self._index.get(_key(label))
+
+    def add(self, labels: Sequence[Label]) -> list[int]:
+        """Class indices of the labels; new ones are appended in the order they come."""
+        indices = []
+        for label in labels:
+            key = _key(label)
+            index = self._index.get(key)
+            if index is None:
+                index = self._index[key] = len(self._labels)
+                self._labels.append(label)
+            indices.append(index)
+        return indices
+
+    def truncate(self, size: int) -> None:
+        """Forget the labels after the first `size` (undoes an `add` that was refused later)."""
+        for label in self._labels[size:]:
+            del self._index[_key(label)]
+        del self._labels[size:]
+
+
+def label_to_json(label: Label) -> Any:
+    """JSON keeps str, int and bool apart by itself; a tuple becomes a list."""
+    return [label_to_json(part) for part in label] if isinstance(label, tuple) else label
+
+
+def label_from_json(value: Any) -> Label:
+    """The inverse of `label_to_json`."""
+    return plain_label(tuple(map(label_from_json, value)) if isinstance(value, list) else value)

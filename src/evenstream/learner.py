@@ -1,0 +1,689 @@
+"""The learner: owns the loop and all state. Methods and slots plug into it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evenstream import networks
+from evenstream.augment import Preprocess
+from evenstream.checkpoint import flatten, read_checkpoint, write_checkpoint
+from evenstream.criteria import CrossEntropy, LogitAdjustedSoftmax
+from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
+from evenstream.inference import Outputs
+from evenstream.inputs import InputKind, check_inputs
+from evenstream.labels import Label, LabelMap, label_from_json, label_to_json, plain_labels
+from evenstream.memory import X, Y, Memory
+from evenstream.methods import Method, TaskData, make_method
+from evenstream.network import Classifier, GrowingHead, evaluation_mode
+from evenstream.optimizers import (
+    load_optimizer_state,
+    make_optimizer,
+    optimizer_state,
+    replace_parameter,
+)
+from evenstream.options import DTYPES, Options, resolve_device, resolve_dtype
+from evenstream.priors import MacroPrior
+from evenstream.randomness import Randomness, derive_seed
+from evenstream.rows import Rows
+from evenstream.step import Step, StepResult
+
+PREDICT_BATCH = 256
+WARN_AFTER = 20
+
+
+class Learner:
+    """Learns a classifier online, from batches of any size with labels unknown in advance.
+
+    >>> learner = Learner("er-las", "mlp", memory=100)
+    >>> result = learner.learn(np.random.rand(8, 4), ["cat", "dog"] * 4)
+    >>> learner.labels
+    ['cat', 'dog']
+    >>> len(learner.predict(np.random.rand(3, 4)))
+    3
+
+    Args:
+        method: `NAME[:key=value,...]`, as in "er-las:tau=2" (`evenstream methods` lists them).
+        model: a network's name (mlp, convnet, resnet18, slim-resnet18) or any module that turns a
+            batch of inputs into features; the classifier on top is added and grows by itself.
+        memory: samples kept for replay; 0 means no replay.
+        lr: learning rate.
+        batch: nominal size of an incoming batch (methods that size their replay by it use it;
+            `learn` takes any size).
+        replay_batch: stored samples replayed in each step.
+        optimizer: sgd, adam or adamw.
+        momentum: of sgd.
+        weight_decay: of any optimiser.
+        seed: everything random derives from it.
+        device: where the network and the memory live.
+        dtype: "float32", "bfloat16" (autocast) or "auto": bfloat16 on CPUs with AMX.
+        augment: "none", or parts joined by "+": crop, flip, resized-crop (see `augment.py`).
+        mean: per channel, subtracted after scaling uint8 to 0..1.
+        std: per channel, divided by.
+        accumulate: gather rows until there are this many, then make one step with them.
+        scope: "seen" has the classes seen so far in the softmax, "all" every row of the head.
+        head_size: rows of the head made in advance (it grows beyond if need be).
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "er-las",
+        model: str | nn.Module = "mlp",
+        *,
+        memory: int = 1000,
+        lr: float = 0.03,
+        batch: int = 32,
+        replay_batch: int = 32,
+        optimizer: str = "sgd",
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        dtype: str = "auto",
+        augment: str = "none",
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        accumulate: int = 1,
+        scope: Literal["seen", "all"] = "seen",
+        head_size: int = 0,
+    ) -> None:
+        self.device = resolve_device(device)
+        self.options = Options(
+            memory=memory,
+            lr=lr,
+            batch=batch,
+            replay_batch=replay_batch,
+            optimizer=optimizer,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            seed=seed,
+            device=str(self.device),
+            dtype=resolve_dtype(dtype, self.device),
+            augment=augment,
+            mean=None if mean is None else tuple(mean),
+            std=None if std is None else tuple(std),
+            accumulate=accumulate,
+            scope=scope,
+            head_size=head_size,
+        )
+        self.method = make_method(method) if isinstance(method, str) else method
+        if "memory" in self.method.needs and memory == 0:
+            raise InputError(
+                f"{self.method.name} trains only from memory, so memory=0 would learn nothing; "
+                "give it room for some samples"
+            )
+        if isinstance(model, str):
+            if model not in networks.NETWORKS:
+                raise UnknownName("network", model, networks.NETWORKS)
+        self.model = model
+        self.preprocess = Preprocess(augment, self.options.mean, self.options.std)
+        self.criterion = self._make_criterion()
+        self.memory = Memory(memory if self.method.uses_memory else 0, self.device)
+        self.randomness = Randomness(seed, self.device)
+        self.network: Classifier | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.step = 0
+        """Steps made so far."""
+        self.task = -1
+        """Index of the current task; -1 before the first `start_task`."""
+        self.in_task = False
+        self._label_map = LabelMap()
+        self._input: InputKind | None = None
+        self._task_counts: dict[Label, int] | None = None
+        self._pending: list[tuple[Tensor, list[Label]]] = []
+        self._undo: list[Callable[[], None]] = []
+        self._single_class_run = 0
+
+    # ---- what users call ---------------------------------------------------------------------
+
+    @property
+    def labels(self) -> list[Label]:
+        """Labels seen so far, in order of arrival: the columns of `predict_proba`."""
+        return list(self._label_map)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the stream must provide for this method and criterion."""
+        return self.method.needs | self.criterion.needs
+
+    def learn(self, x: Any, labels: Any) -> StepResult:
+        """Make one step with a batch of inputs and their labels.
+
+        The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
+        finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
+        """
+        raw = check_inputs(x, self._input)
+        values = plain_labels(labels)
+        if len(values) != len(raw):
+            raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
+        self._check_boundaries()
+        with self._all_or_nothing():
+            if self.options.accumulate == 1:
+                return self._learn_batch(raw, values)
+            if self._input is None:
+                self._input = InputKind.of(raw)
+            self._pending = [*self._pending, (raw, values)]
+            waiting = sum(len(rows) for rows, _ in self._pending)
+            if waiting < self.options.accumulate:
+                return StepResult(self.step, None, None, rows=0, waiting=waiting)
+            return self._learn_pending()
+
+    def flush(self) -> StepResult | None:
+        """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
+        if not self._pending:
+            return None
+        with self._all_or_nothing():
+            return self._learn_pending()
+
+    def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> list[Label | None]:
+        """The most likely label of each row; None as long as nothing has been learned.
+
+        `priors` are known class frequencies at deployment: the answer is then the Bayes decision
+        for them. Only for methods whose logits are free of the stream's priors (`-las`, tau=1).
+        """
+        indices = self.predict_indices(x, priors)
+        return [None if index < 0 else self._label_map[index] for index in indices.tolist()]
+
+    def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
+        """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
+        scores = self._scores(x, priors)
+        if scores.shape[1] == 0:
+            return torch.full((len(scores),), -1)
+        return scores.argmax(1)
+
+    def predict_proba(
+        self, x: Any, priors: Mapping[Any, float] | None = None
+    ) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """A probability for each row and each label in `labels` (no columns before any step)."""
+        return self._scores(x, priors).softmax(1).numpy()
+
+    def start_task(
+        self, label_counts: Mapping[Any, int] | None = None, data: TaskData | None = None
+    ) -> None:
+        """Say that a task begins, for methods that use boundaries.
+
+        `label_counts` (how often each label will occur) is an oracle that only ablations need.
+        """
+        if self.in_task:
+            raise InputError("start_task was called inside a task; call end_task first")
+        counts = None
+        if label_counts is not None:
+            labels = plain_labels(list(label_counts))
+            counts = dict(zip(labels, label_counts.values(), strict=True))
+        elif "label_counts" in self.needs:
+            raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
+        self.task, self.in_task, self._task_counts = self.task + 1, True, counts
+        self.method.on_task_start(self, data)
+
+    def end_task(self, data: TaskData | None = None) -> None:
+        """Say that the current task is over."""
+        if not self.in_task:
+            raise InputError("end_task was called outside a task; call start_task first")
+        self.method.on_task_end(self, data)
+        self.in_task = False
+
+    def save(self, path: str | Path) -> Path:
+        """Write the whole learner into the folder `path`; keeps the save before it, too."""
+        return write_checkpoint(Path(path), self.step, self.state())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: nn.Module | None = None,
+        *,
+        method: Method | None = None,
+        device: str | None = None,
+    ) -> Learner:
+        """Read a learner back; it goes on exactly where it was saved.
+
+        Named networks are rebuilt. A module of your own must be passed as `model`, a method that
+        is not registered as `method`.
+        """
+        state = read_checkpoint(Path(path))
+        return cls.from_state(state, model, method=method, device=device)
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of all state: equal exactly if two learners will behave the same."""
+        tensors, rest = flatten(self.state())
+        digest = hashlib.sha256(repr(rest).encode())
+        for name in sorted(tensors):
+            value = tensors[name].detach().cpu().contiguous()
+            digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+            digest.update(value.view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+        return digest.hexdigest()
+
+    # ---- one step ----------------------------------------------------------------------------
+
+    def _learn_pending(self) -> StepResult:
+        raw = torch.cat([rows for rows, _ in self._pending])
+        values = [label for _, labels in self._pending for label in labels]
+        self._pending = []
+        return self._learn_batch(raw, values)
+
+    def _learn_batch(self, raw: Tensor, values: list[Label]) -> StepResult:
+        """Algorithm 2: retrieve, count, forward, backward, update the memory. In that order."""
+        known = len(self._label_map)
+        y = torch.tensor(self._label_map.add(values), device=self.device)
+        raw = raw.to(self.device)
+        network = self.network or self._build(raw)
+        n_classes = len(self._label_map)
+        if n_classes > known:
+            self._grow(known)
+        with self.randomness.owned_global():
+            incoming = Rows(raw, y, self.preprocess, self.randomness.augment)
+            step = self._make_step(network, incoming, known)
+            if self.method.memory_first:
+                self._store(step)
+            step.groups = self.method.training_rows(step)
+            self._observe(step)
+            loss = self.method.loss(step)
+            accuracy = self._prequential_accuracy(step)
+            if loss is not None:
+                self._optimise(loss)
+            self.method.after_step(step)
+            if not self.method.memory_first:
+                self._store(step)
+        self.step += 1
+        single_class = self.criterion.single_class
+        self._warn_if_stuck(single_class)
+        return StepResult(
+            step=self.step,
+            loss=None if loss is None else float(loss.detach()),
+            accuracy=accuracy,
+            rows=sum(len(group) for group in step.groups),
+            single_class=single_class,
+        )
+
+    def _make_step(self, network: Classifier, incoming: Rows, known: int) -> Step:
+        return Step(
+            incoming=incoming,
+            known=known,
+            n_classes=len(self._label_map),
+            network=network,
+            criterion=self.criterion,
+            memory=self.memory,
+            retrieval=self.method.retrieval,
+            preprocess=self.preprocess,
+            randomness=self.randomness,
+            batch=self.options.batch,
+            replay_batch=self.options.replay_batch,
+            lr=self.options.lr,
+            optimise=self._optimise,
+        )
+
+    def _observe(self, step: Step) -> None:
+        """The criterion sees exactly the labels of the rows this step trains on, once."""
+        labels = step.labels()
+        if not len(labels):
+            return
+        if isinstance(self.criterion, LogitAdjustedSoftmax) and isinstance(
+            self.criterion.prior, MacroPrior
+        ):
+            replayed = sum(len(group) for group in step.groups if group.slots is not None)
+            stream = torch.zeros(step.n_classes, device=self.device)
+            for label, count in (self._task_counts or {}).items():
+                index = self._label_map.get(label)
+                if index is not None:
+                    stream[index] = count
+            memory = self.memory.class_counts
+            self.criterion.prior.tell(stream, memory, len(labels) - replayed, replayed)
+        width = self.network.head.out_features if self.network and self._wide else step.n_classes
+        self.criterion.observe(labels, width)
+        self._undo.append(self.criterion.forget_last)
+
+    def _optimise(self, loss: Tensor, group: str = "all") -> None:
+        """The one place for backward, finite check and optimiser step.
+
+        `group` is "all", "head", or the name of one of the method's own optimisers.
+        """
+        if not bool(torch.isfinite(loss)):
+            raise NonFiniteLoss(
+                f"the loss is {float(loss)} at step {self.step + 1}; the step was not made. "
+                "Lower the learning rate, normalise the inputs, or go back to a checkpoint"
+            )
+        assert self.network is not None and self.optimizer is not None
+        own = self.method.optimizers.get(group)
+        optimizer = own if own is not None else self.optimizer
+        if group == "head":
+            parameters = list(self.network.head.parameters())
+        else:
+            parameters = [p for part in optimizer.param_groups for p in part["params"]]
+        if own is not None or type(self.method).after_step is not Method.after_step:
+            self._undo.append(_restorer(optimizer, parameters))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward(inputs=None if group == "all" else parameters)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def _store(self, step: Step) -> None:
+        """Offer the incoming rows (or those the method chose) to the memory."""
+        if self.memory.capacity == 0:
+            return
+        chosen = self.method.stored_rows(step)
+        rows = step.incoming if chosen is None else step.incoming.take(chosen)
+        slots, index = self.method.update.slots(self.memory, rows.y, self.randomness.reservoir)
+        values = {X: rows.raw[index], Y: rows.y[index]}
+        for name, value in step.remembered.items():
+            kept = value if chosen is None else value[chosen]
+            values[name] = kept[index]
+        self.memory.put(slots, values)
+
+    def _prequential_accuracy(self, step: Step) -> float:
+        """Accuracy on the incoming rows by the model before the update."""
+        if step.known == 0:
+            return 0.0
+        logits = step.incoming_logits
+        if logits is None:
+            with evaluation_mode(step.network):
+                logits = step.network(step.incoming.plain())
+        right = logits[:, : step.known].argmax(1) == step.incoming.y
+        return float(right.float().mean())
+
+    def _warn_if_stuck(self, single_class: bool) -> None:
+        self._single_class_run = self._single_class_run + 1 if single_class else 0
+        if self._single_class_run == WARN_AFTER:
+            warnings.warn(
+                f"the last {WARN_AFTER} steps had a single class in the window, and Logit Adjusted "
+                "Softmax learns nothing from those: use larger batches, accumulate=N, a memory, "
+                "or a longer window (er-las:window=N)",
+                stacklevel=4,
+            )
+
+    def _check_boundaries(self) -> None:
+        if "boundaries" in self.needs and not self.in_task:
+            raise InputError(
+                f"{self.method.spec} needs task boundaries: call start_task() before learn()"
+            )
+        if "label_counts" in self.needs and self._task_counts is None:
+            raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
+
+    # ---- building and growing ----------------------------------------------------------------
+
+    def _make_criterion(self) -> CrossEntropy:
+        adjustment = self.method.adjustment
+        return adjustment.build(self.options.seed) if adjustment is not None else CrossEntropy()
+
+    @property
+    def _wide(self) -> bool:
+        """Whether classes not seen yet are in the softmax."""
+        return self.options.scope == "all"
+
+    def _build(self, raw: Tensor) -> Classifier:
+        """Make the network for the first batch: its shape was not known before."""
+        seed = derive_seed(self.options.seed, "init")
+        if isinstance(self.model, nn.Module):
+            backbone = self.model
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                backbone = networks.build(self.model, tuple(raw.shape[1:]))
+        backbone.to(self.device)
+        if raw.ndim == 4:
+            backbone.to(memory_format=torch.channels_last)
+        with evaluation_mode(backbone):
+            features = backbone(self.preprocess.plain(raw[:1]))
+        if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
+            raise InputError("the model must turn a batch of inputs into one feature vector a row")
+        head = GrowingHead(features.shape[1], self.options.seed, self.options.head_size)
+        network = Classifier(backbone, head.to(self.device), DTYPES[self.options.dtype])
+        self.optimizer = make_optimizer(
+            self.options.optimizer,
+            network.parameters(),
+            lr=self.options.lr,
+            momentum=self.options.momentum,
+            weight_decay=self.options.weight_decay,
+        )
+        network.train()
+        self.network, self._input = network, InputKind.of(raw)
+        self.method.on_setup(self)
+        return network
+
+    def _grow(self, known: int) -> None:
+        """Give new classes a row in the head; old rows and the optimiser's state stay."""
+        assert self.network is not None and self.optimizer is not None
+        head, n_classes = self.network.head, len(self._label_map)
+        if n_classes > head.out_features:
+            old = (head.weight, head.bias)
+            self._undo.append(_regrower(head, self.optimizer))
+            head.grow(n_classes)
+            for before, after in zip(old, (head.weight, head.bias), strict=True):
+                replace_parameter(self.optimizer, before, after)
+        if not self._wide:
+            self.network.width = n_classes
+        self.method.on_new_classes(self, known)
+
+    def copy_network(self) -> Classifier:
+        """A frozen copy of the network in eval mode (teachers, averages)."""
+        assert self.network is not None
+        twin = copy.deepcopy(self.network).eval()
+        return twin.requires_grad_(False)
+
+    # ---- all or nothing ----------------------------------------------------------------------
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Put everything back if the block fails: a refused step leaves no trace."""
+        network, optimizer, kind = self.network, self.optimizer, self._input
+        buffers = [] if network is None else [(b, b.clone()) for b in network.buffers()]
+        if network is None and isinstance(self.model, nn.Module):
+            buffers = [(b, b.clone()) for b in self.model.buffers()]
+        width = None if network is None else network.width
+        n_labels, step, pending = len(self._label_map), self.step, self._pending
+        generators, seen = self.randomness.state(), self.memory.seen
+        tensors, modules = dict(self.method.tensors), dict(self.method.modules)
+        optimizers = dict(self.method.optimizers)
+        self._undo = []
+        self.memory.begin()
+        try:
+            yield
+        except BaseException:
+            for undo in reversed(self._undo):
+                undo()
+            self.memory.rollback(seen)
+            self.network, self.optimizer, self._input = network, optimizer, kind
+            if network is not None:
+                network.width = width
+            for buffer, before in buffers:
+                buffer.copy_(before)
+            self._label_map.truncate(n_labels)
+            self.step, self._pending = step, pending
+            self.randomness.load_state(generators)
+            self.method.tensors, self.method.modules = tensors, modules
+            self.method.optimizers = optimizers
+            raise
+        else:
+            self.memory.commit()
+        finally:
+            self._undo = []
+
+    # ---- prediction --------------------------------------------------------------------------
+
+    def _scores(self, x: Any, priors: Mapping[Any, float] | None) -> Tensor:
+        """The inference rule's scores of the seen classes, on the CPU; changes no state."""
+        raw = check_inputs(x, self._input)
+        log_prior = None if priors is None else self._deployment_prior(priors)
+        n_classes = len(self._label_map)
+        if self.network is None or n_classes == 0:
+            return torch.zeros(len(raw), 0)
+        scores = []
+        with evaluation_mode(self.network):
+            for part in raw.split(PREDICT_BATCH):
+                features = self.network.features(self.preprocess.plain(part.to(self.device)))
+                logits = self.network.logits(features)[:, :n_classes]
+                outputs = Outputs(features, logits, self.network, self.memory)
+                scores.append(self.method.inference.scores(outputs).float().cpu())
+        joint = torch.cat(scores)
+        return joint if log_prior is None else joint + log_prior
+
+    def _deployment_prior(self, priors: Mapping[Any, float]) -> Tensor:
+        """log p(label) for each seen label; a label that is not mentioned has probability 0."""
+        reason = self.criterion.why_not_prior_free
+        if reason is None and not self.method.logits_follow_criterion:
+            reason = "another loss term shapes its logits beside the adjusted one"
+        if reason is not None:
+            raise InputError(f"priors cannot be used with {self.method.spec}: {reason}")
+        weights = torch.zeros(len(self._label_map), dtype=torch.float64)
+        for label, value in zip(plain_labels(list(priors)), priors.values(), strict=True):
+            index = self._label_map.get(label)
+            if index is None:
+                raise InputError(f"priors names the label {label!r}, which was never learned")
+            weights[index] = value
+        if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or float(weights.sum()) <= 0:
+            raise InputError("priors must be finite, not negative, and not all zero")
+        return (weights / weights.sum()).log().float()
+
+    # ---- state -------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as a tree of tensors and plain values: what a checkpoint holds."""
+        network, optimizer = self.network, self.optimizer
+        pending = None
+        if self._pending:
+            pending = {
+                "x": torch.cat([rows for rows, _ in self._pending]),
+                "labels": [label_to_json(v) for _, values in self._pending for v in values],
+            }
+        counts = self._task_counts
+        return {
+            "kind": "learner",
+            "method": self.method.spec,
+            "model": self.model if isinstance(self.model, str) else None,
+            "options": asdict(self.options),
+            "labels": [label_to_json(label) for label in self._label_map],
+            "step": self.step,
+            "task": self.task,
+            "in_task": self.in_task,
+            "task_counts": counts and [[label_to_json(k), int(v)] for k, v in counts.items()],
+            "input": self._input and asdict(self._input),
+            "network": None if network is None else dict(network.state_dict()),
+            "optimizer": None if optimizer is None else optimizer_state(optimizer),
+            "memory": self.memory.state(),
+            "criterion": self._criterion_state(),
+            "randomness": self.randomness.state(),
+            "method_state": self.method.state(),
+            "pending": pending,
+        }
+
+    def _criterion_state(self) -> dict[str, Any]:
+        adjusted = isinstance(self.criterion, LogitAdjustedSoftmax)
+        return self.criterion.prior.state() if adjusted else {}  # type: ignore[union-attr]
+
+    @classmethod
+    def from_state(
+        cls,
+        state: dict[str, Any],
+        model: nn.Module | None = None,
+        *,
+        method: Method | None = None,
+        device: str | None = None,
+    ) -> Learner:
+        """Rebuild a learner from what `state` returned."""
+        if state.get("kind") != "learner":
+            raise CheckpointError("this checkpoint does not hold a learner")
+        if state["model"] is None and model is None:
+            raise CheckpointError(
+                "this learner was made with a module of your own; pass it: load(path, model=...)"
+            )
+        options = {**state["options"], **({"device": device} if device else {})}
+        learner = cls(method or state["method"], model or state["model"], **options)
+        if learner.method.spec != state["method"]:
+            raise CheckpointError(
+                f"saved with method {state['method']}, not with {learner.method.spec}"
+            )
+        learner._load_state(state)
+        return learner
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        self._label_map = LabelMap(map(label_from_json, state["labels"]))
+        self.step, self.task, self.in_task = state["step"], state["task"], state["in_task"]
+        if state["task_counts"] is not None:
+            self._task_counts = {label_from_json(k): v for k, v in state["task_counts"]}
+        if state["input"] is not None:
+            kind = state["input"]
+            self._input = InputKind(tuple(kind["shape"]), kind["dtype"])
+        if state["network"] is not None:
+            self._load_network(state)
+        self.memory.load_state(state["memory"])
+        if isinstance(self.criterion, LogitAdjustedSoftmax):
+            self.criterion.prior.load_state(state["criterion"])
+        self.method.load_state(state["method_state"], self)
+        self.randomness.load_state(state["randomness"])
+        if state["pending"] is not None:
+            labels = [label_from_json(label) for label in state["pending"]["labels"]]
+            self._pending = [(state["pending"]["x"], labels)]
+
+    def _load_network(self, state: dict[str, Any]) -> None:
+        assert self._input is not None
+        saved: dict[str, Tensor] = state["network"]
+        if isinstance(self.model, nn.Module):
+            _check_module(self.model, saved)
+        sample = torch.zeros((1, *self._input.shape), dtype=getattr(torch, self._input.dtype))
+        network = self._build(sample.to(self.device))
+        assert self.optimizer is not None
+        head, n_rows = network.head, len(saved["head.weight"])
+        old = (head.weight, head.bias)
+        head.grow(n_rows)
+        for before, after in zip(old, (head.weight, head.bias), strict=True):
+            replace_parameter(self.optimizer, before, after)
+        network.load_state_dict(saved)
+        if not self._wide:
+            network.width = len(self._label_map)
+        load_optimizer_state(self.optimizer, state["optimizer"])
+
+
+def _check_module(module: nn.Module, saved: dict[str, Tensor]) -> None:
+    """Compare a user's module with the saved one by parameter names and shapes."""
+    mine = {f"backbone.{name}": tuple(t.shape) for name, t in module.state_dict().items()}
+    theirs = {n: tuple(t.shape) for n, t in saved.items() if n.startswith("backbone.")}
+    for name in sorted(mine.keys() | theirs.keys()):
+        if mine.get(name) != theirs.get(name):
+            short = name.removeprefix("backbone.")
+            raise CheckpointError(
+                f"the module does not fit the saved one: {short} has shape "
+                f"{mine.get(name, 'missing')} here and {theirs.get(name, 'missing')} in the save"
+            )
+
+
+def _restorer(
+    optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]
+) -> Callable[[], None]:
+    """Undoes an optimiser step that is about to be made."""
+    values = [p.detach().clone() for p in parameters]
+    states = {p: copy.deepcopy(optimizer.state[p]) for p in parameters if p in optimizer.state}
+
+    def restore() -> None:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, values, strict=True):
+                parameter.copy_(value)
+                optimizer.state.pop(parameter, None)
+        optimizer.state.update(states)
+
+    return restore
+
+
+def _regrower(head: GrowingHead, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    """Undoes a growth of the head that is about to happen (growth makes new tensors)."""
+    weight, bias = head.weight, head.bias
+    groups = [list(group["params"]) for group in optimizer.param_groups]
+    states = {p: optimizer.state[p] for p in (weight, bias) if p in optimizer.state}
+
+    def shrink() -> None:
+        for grown in (head.weight, head.bias):
+            optimizer.state.pop(grown, None)
+        head.weight, head.bias = weight, bias
+        for group, parameters in zip(optimizer.param_groups, groups, strict=True):
+            group["params"] = parameters
+        optimizer.state.update(states)
+
+    return shrink

@@ -1,0 +1,145 @@
+"""The replay memory: a preallocated struct of arrays, one array for each field of a sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.errors import InputError
+from evenstream.priors import pad_classes
+
+X, Y = "x", "y"
+
+
+@dataclass(frozen=True)
+class _Undo:
+    """What one write replaced."""
+
+    size: int
+    class_counts: Tensor
+    shapes: dict[str, torch.Size]
+    slots: Tensor
+    before: dict[str, Tensor]
+
+
+
+class Memory:
+    """Up to `capacity` raw samples (images stay uint8) with labels and a method's extra fields.
+
+    Fields are allocated whole when first written; a write costs O(rows written). Which rows go
+    where is the update rule's business (`evenstream.updates`), which come back the retrieval's.
+    """
+
+    def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 0:
+            raise InputError(f"memory must be a whole number of samples, 0 or more, got {capacity}")
+        self.capacity = capacity
+        self.device = torch.device(device)
+        self.seen = 0
+        """Samples offered so far (the reservoir's n)."""
+        self.size = 0
+        """Slots filled so far; always the first ones."""
+        self.class_counts = torch.zeros(0, dtype=torch.int64, device=self.device)
+        """How many stored samples each class has."""
+        self._fields: dict[str, Tensor] = {}
+        self._journal: list[_Undo] | None = None
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the stored fields."""
+        return tuple(self._fields)
+
+    def rows(self, slots: Tensor) -> dict[str, Tensor]:
+        """Copies of the given slots, all fields."""
+        return {name: values[slots] for name, values in self._fields.items()}
+
+    def field(self, name: str) -> Tensor:
+        """The filled part of one field (a view: read only)."""
+        return self._fields[name][: self.size]
+
+    def put(self, slots: Tensor, values: dict[str, Tensor]) -> None:
+        """Write rows into distinct slots; slots beyond `size` must continue it without a gap."""
+        if not len(slots):
+            return
+        self._remember(slots, self.fields)
+        for name, rows in values.items():
+            self._fit_field(name, rows)
+        labels = values[Y]
+        counts = pad_classes(self.class_counts, int(labels.max()) + 1)
+        replaced = self._fields[Y][slots[slots < self.size]]
+        counts = counts - torch.bincount(replaced, minlength=len(counts))
+        self.class_counts = counts + torch.bincount(labels, minlength=len(counts))
+        for name, rows in values.items():
+            stored = self._fields[name]
+            if rows.shape[1:] != stored.shape[1:]:  # a logit field written before the head grew
+                rows = F.pad(rows, (0, stored.shape[1] - rows.shape[1]))
+            stored[slots] = rows.to(stored.dtype)
+        self.size = max(self.size, int(slots.max()) + 1)
+
+    def set_field(self, name: str, slots: Tensor, values: Tensor) -> None:
+        """Overwrite one field of stored samples (scores that a method refreshes)."""
+        self._remember(slots, (name,))
+        self._fields[name][slots] = values.to(self._fields[name].dtype)
+
+    def _remember(self, slots: Tensor, fields: tuple[str, ...]) -> None:
+        """Note in the journal what a write to these slots is about to replace."""
+        if self._journal is not None:
+            shapes = {name: values.shape[1:] for name, values in self._fields.items()}
+            before = {name: self._fields[name][slots] for name in fields}
+            self._journal.append(_Undo(self.size, self.class_counts, shapes, slots, before))
+
+    def _fit_field(self, name: str, rows: Tensor) -> None:
+        """Allocate a field at its first write; widen it when the head has grown since."""
+        if name not in self._fields:
+            shape = (self.capacity, *rows.shape[1:])
+            self._fields[name] = torch.zeros(shape, dtype=rows.dtype, device=self.device)
+            return
+        stored = self._fields[name]
+        if rows.ndim == 2 and name not in (X, Y) and rows.shape[1] > stored.shape[1]:
+            self._fields[name] = F.pad(stored, (0, rows.shape[1] - stored.shape[1]))
+
+    def begin(self) -> None:
+        """Start to remember what writes replace, so that a refused step can be undone."""
+        self._journal = []
+
+    def commit(self) -> None:
+        """Keep what was written since `begin`."""
+        self._journal = None
+
+    def rollback(self, seen: int) -> None:
+        """Undo every write since `begin`; `seen` is the counter's value then."""
+        for undo in reversed(self._journal or []):
+            self._fields = {name: self._fields[name] for name in undo.shapes}
+            for name, shape in undo.shapes.items():
+                if self._fields[name].shape[1:] != shape:
+                    self._fields[name] = self._fields[name][:, : shape[0]].contiguous()
+            for name, rows in undo.before.items():
+                self._fields[name][undo.slots] = rows
+            self.size, self.class_counts = undo.size, undo.class_counts
+        self._journal = None
+        self.seen = seen
+
+    def state(self) -> dict[str, Any]:
+        """The filled part of every field and the counters."""
+        return {
+            "seen": self.seen,
+            "size": self.size,
+            "class_counts": self.class_counts,
+            "fields": {name: self.field(name) for name in self._fields},
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put a saved memory back; capacities must agree (the learner's options say so)."""
+        self.seen, self.size = state["seen"], state["size"]
+        self.class_counts = state["class_counts"].to(self.device)
+        self._fields = {}
+        for name, rows in state["fields"].items():
+            self._fit_field(name, rows)
+            self._fields[name][: self.size] = rows.to(self.device)

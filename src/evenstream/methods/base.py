@@ -1,0 +1,244 @@
+"""The contract between the learner and a method, and the table of methods by name.
+
+A simple method writes `loss` and nothing else. Everything else has a default: hooks for the rows
+it trains on and stores, for what happens after the step and at task boundaries, and the slots
+(retrieval, update, inference rule, criterion) that are written once and composed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from evenstream.errors import InputError, UnknownName
+from evenstream.inference import ArgMax, InferenceRule
+from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.optimizers import load_optimizer_state, optimizer_state
+from evenstream.retrieval import Retrieval, Uniform
+from evenstream.rows import Rows
+from evenstream.updates import Reservoir, Update
+
+if TYPE_CHECKING:
+    from evenstream.learner import Learner
+    from evenstream.step import Step
+
+Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
+"""boundaries: start_task/end_task are called. label_counts: start_task gets the task's label
+counts. memory: a capacity above 0. second_pass: end_task gets the task's data. shuffled: the
+stream arrives in random order."""
+
+M = TypeVar("M", bound="type[Method]")
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A task's training data, handed to task hooks only by protocols that may look twice."""
+
+    raw: Tensor
+    y: Tensor
+
+
+@dataclass
+class Method:
+    """Base of all methods. Typed fields of a subclass are its hyper-parameters."""
+
+    name: ClassVar[str]
+    citation: ClassVar[str] = ""
+    cost: ClassVar[str] = ""
+    """Forwards F(n) and backwards G(n) of how many images a step, b incoming and m replayed."""
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    uses_memory: ClassVar[bool] = True
+    memory_first: ClassVar[bool] = False
+    """Whether the memory takes in the batch before the step trains (CLIB)."""
+    has_cross_entropy: ClassVar[bool] = True
+    """Whether there is a cross-entropy term for Logit Adjusted Softmax to replace."""
+    logits_follow_criterion: ClassVar[bool] = True
+    """Whether the logits are what the criterion makes them; False if another loss shapes them."""
+
+    def __post_init__(self) -> None:
+        self.adjustment: LogitAdjustment | None = None
+        self.retrieval: Retrieval = self.make_retrieval()
+        self.update: Update = self.make_update()
+        self.inference: InferenceRule = self.make_inference()
+        self.modules: dict[str, nn.Module] = {}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.tensors: dict[str, Tensor] = {}
+
+    # ---- slots -------------------------------------------------------------------------------
+
+    def make_retrieval(self) -> Retrieval:
+        """The retrieval rule (default: uniform)."""
+        return Uniform()
+
+    def make_update(self) -> Update:
+        """The memory's update rule (default: reservoir)."""
+        return Reservoir()
+
+    def make_inference(self) -> InferenceRule:
+        """The inference rule (default: argmax of the logits)."""
+        return ArgMax()
+
+    # ---- the step ----------------------------------------------------------------------------
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """The groups of rows this step trains on; default: the batch and one replayed batch.
+
+        The criterion observes their labels, all of them, once, right after this call.
+        """
+        return [step.incoming, step.retrieve()]
+
+    def loss(self, step: Step) -> Tensor | None:
+        """The loss to minimise; None makes no update. The one thing a method must write."""
+        raise NotImplementedError
+
+    def stored_rows(self, step: Step) -> Tensor | None:
+        """Which incoming rows are offered to the memory (indices); None means all."""
+        return None
+
+    def after_step(self, step: Step) -> None:
+        """After the update, before the memory takes in the batch (second steps, averages)."""
+
+    # ---- the stream --------------------------------------------------------------------------
+
+    def on_setup(self, learner: Learner) -> None:
+        """Once, when the network exists: make modules and optimisers of the method's own."""
+
+    def on_new_classes(self, learner: Learner, first: int) -> None:
+        """Classes `first`, `first + 1`, ... have just been added to the head."""
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+        """A task begins; data only in protocols that may look ahead."""
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """A task is over; data only in protocols that may look twice."""
+
+    # ---- the method's own state --------------------------------------------------------------
+
+    def rebuild_module(self, learner: Learner, name: str) -> nn.Module:
+        """An empty module to load a saved one into, if `on_setup` did not make it (teachers)."""
+        return learner.copy_network()
+
+    def state(self) -> dict[str, Any]:
+        """Modules, optimisers and tensors: saved and restored with the learner."""
+        return {
+            "modules": {name: dict(m.state_dict()) for name, m in self.modules.items()},
+            "optimizers": {name: optimizer_state(o) for name, o in self.optimizers.items()},
+            "tensors": dict(self.tensors),
+        }
+
+    def load_state(self, state: dict[str, Any], learner: Learner) -> None:
+        """Put modules, optimisers and tensors back."""
+        for name, saved in state["modules"].items():
+            if name not in self.modules:
+                self.modules[name] = self.rebuild_module(learner, name)
+            self.modules[name].load_state_dict(saved)
+        for name, saved in state["optimizers"].items():
+            load_optimizer_state(self.optimizers[name], saved)
+        self.tensors = {name: t.to(learner.device) for name, t in state["tensors"].items()}
+
+    # ---- names -------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> str:
+        """How the method is written: NAME[:key=value,...] with everything that is not default."""
+        changed = _changed(self)
+        name = self.name
+        if self.adjustment is not None:
+            name += "-las"
+            changed |= _changed(self.adjustment)
+        options = ",".join(f"{key}={_format(value)}" for key, value in changed.items())
+        return f"{name}:{options}" if options else name
+
+
+METHODS: dict[str, type[Method]] = {}
+
+
+def register(name: str) -> Callable[[M], M]:
+    """Make a method known by name; its `-las` form comes with it."""
+
+    def add(cls: M) -> M:
+        if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
+            raise InputError(f"a method named {name!r} is registered already")
+        cls.name = name
+        METHODS[name] = cls
+        return cls
+
+    return add
+
+
+def method_names() -> list[str]:
+    """All names that `make_method` knows, `-las` forms included."""
+    plain = sorted(METHODS)
+    return plain + [f"{name}-las" for name in plain if METHODS[name].has_cross_entropy]
+
+
+def make_method(spec: str) -> Method:
+    """Build a method from `NAME[:key=value,...]`, as in `er-las:tau=inf,window=5`."""
+    name, _, text = spec.partition(":")
+    adjusted = name not in METHODS and name.endswith("-las")
+    cls = METHODS.get(name.removesuffix("-las") if adjusted else name)
+    if cls is None:
+        raise UnknownName("method", name, method_names())
+    if adjusted and not cls.has_cross_entropy:
+        raise InputError(f"{name}: {cls.name} has no cross-entropy term for -las to adjust")
+    targets: list[Any] = [cls, LogitAdjustment] if adjusted else [cls]
+    known = {key: (target, kind) for target in targets for key, kind in _options(target).items()}
+    values: dict[Any, dict[str, Any]] = {target: {} for target in targets}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in known:
+            extra = "" if adjusted or key not in _options(LogitAdjustment) else (
+                f" ({key} is an option of {name}-las)"
+            )
+            raise InputError(
+                f"method {name} has no option {key!r}{extra}; it has: {', '.join(known) or 'none'}"
+            )
+        if not equals:
+            raise InputError(f"option {key!r} of method {name} needs a value: {key}=...")
+        target, kind = known[key]
+        values[target][key] = _parse(f"{name}:{key}", value, kind)
+    method = cls(**values[cls])
+    if adjusted:
+        method.adjustment = LogitAdjustment(**values[LogitAdjustment])
+    return method
+
+
+def _options(cls: type) -> dict[str, Any]:
+    """Names and types of a dataclass's fields."""
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _changed(instance: Any) -> dict[str, Any]:
+    """Fields that differ from their defaults."""
+    return {
+        field.name: getattr(instance, field.name)
+        for field in dataclasses.fields(instance)
+        if getattr(instance, field.name) != field.default
+    }
+
+
+def _parse(what: str, text: str, kind: Any) -> Any:
+    """Read an option's value as the type its field has."""
+    if kind is bool:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise InputError(f"{what} must be true or false, got {text!r}")
+    if typing.get_origin(kind) is Literal:
+        if text in typing.get_args(kind):
+            return text
+        raise InputError(f"{what} must be one of {', '.join(typing.get_args(kind))}, got {text!r}")
+    try:
+        return kind(text)
+    except ValueError:
+        raise InputError(f"{what} must be a number ({kind.__name__}), got {text!r}") from None
+
+
+def _format(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,31 @@
+"""Fine-tuning: train on the stream as it comes, without any memory (the lower bound)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from evenstream.methods.base import Method, register
+from evenstream.rows import Rows
+from evenstream.step import Step
+
+
+@register("fine-tune")
+@dataclass
+class FineTune(Method):
+    """Minimise cross-entropy on each incoming batch; forgets what the stream no longer shows."""
+
+    citation = "the paper's lower bound"
+    cost = "F(b) + G(b)"
+    uses_memory = False
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """The incoming batch only."""
+        return [step.incoming]
+
+    def loss(self, step: Step) -> Tensor:
+        """Mean loss over the incoming batch."""
+        x, y = step.joint()
+        return step.ce(step.net(x), y)

@@ -1,0 +1,127 @@
+"""The classifier a learner trains: a feature extractor and a linear head that grows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from evenstream.randomness import make_generator
+
+
+class GrowingHead(nn.Module):
+    """A linear layer whose rows appear as classes arrive.
+
+    Row c is drawn with `nn.Linear`'s default law from a generator keyed by (seed, c), so it does
+    not matter when the row was made: a head allocated in advance has the same weights.
+    """
+
+    def __init__(self, in_features: int, seed: int, size: int = 0) -> None:
+        super().__init__()
+        self.in_features, self.seed = in_features, seed
+        self.weight = nn.Parameter(torch.zeros(0, in_features))
+        self.bias = nn.Parameter(torch.zeros(0))
+        self.grow(size)
+
+    @property
+    def out_features(self) -> int:
+        """Rows allocated so far."""
+        return self.weight.shape[0]
+
+    def grow(self, size: int) -> None:
+        """Append rows until there are `size`; old rows keep their values."""
+        if size <= self.out_features:
+            return
+        bound = 1 / math.sqrt(self.in_features)
+        new = torch.empty(size - self.out_features, self.in_features + 1)
+        for row, index in zip(new, range(self.out_features, size), strict=True):
+            row.uniform_(-bound, bound, generator=make_generator(self.seed, "head", index))
+        new = new.to(self.weight)
+        self.weight = nn.Parameter(torch.cat([self.weight.detach(), new[:, :-1]]))
+        self.bias = nn.Parameter(torch.cat([self.bias.detach(), new[:, -1]]))
+
+    def forward(self, features: Tensor, width: int | None = None) -> Tensor:
+        """Logits of the first `width` classes (all rows by default)."""
+        return F.linear(features, self.weight[:width], self.bias[:width])
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        saved = state_dict.get(prefix + "weight")
+        if saved is not None and saved.shape[0] != self.out_features:
+            self.weight = nn.Parameter(self.weight.new_zeros(saved.shape))
+            self.bias = nn.Parameter(self.bias.new_zeros(saved.shape[0]))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class Classifier(nn.Module):
+    """Features then head. Features may run in bfloat16 (autocast); logits are always float32."""
+
+    def __init__(self, backbone: nn.Module, head: GrowingHead, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.backbone, self.head, self.dtype = backbone, head, dtype
+        self.width: int | None = None
+        """Classes in the softmax: those seen so far, or None for every row of the head."""
+        norms = [m for m in backbone.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        self._norms = tuple(norms)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Features in float32."""
+        with (
+            torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32),
+            single_row_statistics(self._norms, len(x)),
+        ):
+            return self.backbone(x).float()
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Logits of given features, in float32."""
+        with torch.autocast(features.device.type, enabled=False):
+            out: Tensor = self.head(features, self.width)
+            return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        return self.logits(self.features(x))
+
+
+@contextmanager
+def single_row_statistics(norms: tuple[nn.Module, ...], rows: int) -> Iterator[None]:
+    """Let BatchNorm take a single row: a layer with one value a channel uses running statistics.
+
+    PyTorch refuses such a row in train mode, because its variance is zero; a stream may well
+    bring one.
+    """
+    if rows != 1 or not norms:
+        yield
+        return
+
+    def use_running(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        if module.training and args[0].numel() == args[0].shape[1]:
+            module.eval()
+            switched.append(module)
+
+    switched: list[nn.Module] = []
+    handles = [module.register_forward_pre_hook(use_running) for module in norms]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module in switched:
+            module.train()
+
+
+@contextmanager
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients, then every module back in the mode it had."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training

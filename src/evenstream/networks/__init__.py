@@ -1,0 +1,114 @@
+"""The built-in feature extractors, by name.
+
+A network here maps a batch `(n, *input_shape)` to features `(n, num_features)`; the learner puts
+a growing classifier head on top. Listing the names is cheap: PyTorch is imported by `build` only.
+Initial weights come from PyTorch's global random state, so seed it before `build` to repeat them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evenstream.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from evenstream.networks.base import FeatureExtractor
+
+__all__ = ["NETWORKS", "NetworkInfo", "build"]
+
+
+@dataclass(frozen=True)
+class NetworkInfo:
+    """What is known of a network before it is built.
+
+    Attributes:
+        description: One line for listings.
+        builder: Makes the network for an input shape (without the batch dimension).
+        min_side: Smallest image height and width; None if any shape will do.
+    """
+
+    description: str
+    builder: Callable[[tuple[int, ...]], FeatureExtractor]
+    min_side: int | None = None
+
+    @property
+    def takes(self) -> str:
+        """The inputs the network takes, in words."""
+        if self.min_side is None:
+            return "inputs of any shape with at least one dimension"
+        side = self.min_side
+        return f"images (channels, height, width) of at least {side}x{side} pixels"
+
+    def fits(self, input_shape: tuple[int, ...]) -> bool:
+        """Whether the network takes inputs of this shape."""
+        if not input_shape or any(size < 1 for size in input_shape):
+            return False
+        if self.min_side is None:
+            return True
+        return len(input_shape) == 3 and min(input_shape[1:]) >= self.min_side
+
+
+def _mlp(input_shape: tuple[int, ...]) -> FeatureExtractor:
+    from evenstream.networks.mlp import MLP
+
+    return MLP(input_shape)
+
+
+def _convnet(input_shape: tuple[int, ...]) -> FeatureExtractor:
+    from evenstream.networks.convnet import ConvNet
+
+    return ConvNet(input_shape)
+
+
+def _resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
+    from evenstream.networks.resnet import ResNet18
+
+    return ResNet18(input_shape[0], width=64)
+
+
+def _slim_resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
+    from evenstream.networks.resnet import ResNet18
+
+    return ResNet18(input_shape[0], width=20)
+
+
+# A ResNet18 halves the map three times. From 9 pixels on, more than one pixel is left at the end,
+# without which BatchNorm cannot train on a batch of one.
+NETWORKS: dict[str, NetworkInfo] = {
+    "mlp": NetworkInfo("two hidden layers of 100 units, for any input (100 features)", _mlp),
+    "convnet": NetworkInfo(
+        "three BatchNorm convolutions, for tiny images (128 features)", _convnet, min_side=8
+    ),
+    "resnet18": NetworkInfo(
+        "CIFAR-style ResNet18 with a 3x3 stem, 11 million weights (512 features)",
+        _resnet18,
+        min_side=9,
+    ),
+    "slim-resnet18": NetworkInfo(
+        "ResNet18 with 20 instead of 64 filters, 1.1 million weights (160 features)",
+        _slim_resnet18,
+        min_side=9,
+    ),
+}
+
+
+def build(name: str, input_shape: tuple[int, ...]) -> FeatureExtractor:
+    """Build a network by name.
+
+    Args:
+        name: A key of `NETWORKS`.
+        input_shape: Shape of one input, without the batch dimension: `(3, 32, 32)`.
+
+    Raises:
+        UnknownName: There is no such network.
+        InputError: The network does not take inputs of this shape.
+    """
+    if name not in NETWORKS:
+        raise UnknownName("network", name, NETWORKS)
+    info = NETWORKS[name]
+    shape = tuple(int(size) for size in input_shape)
+    if not info.fits(shape):
+        raise InputError(f"network {name!r} takes {info.takes}, not inputs of shape {shape}")
+    return info.builder(shape)

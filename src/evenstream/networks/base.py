@@ -1,0 +1,24 @@
+"""What the networks have in common."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class FeatureExtractor(nn.Module):
+    """A network without a classifier: `(n, *input_shape)` in, `(n, num_features)` out.
+
+    Attributes:
+        num_features: Length of the feature vector.
+    """
+
+    num_features: int
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features of a batch."""
+        raise NotImplementedError
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the features of a batch (`nn.Module`'s call, with its type)."""
+        features: Tensor = super().__call__(x)
+        return features

@@ -1,0 +1,67 @@
+"""Optimisers by name, their growth with the head, and their state in a form that can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from evenstream.errors import UnknownName
+
+OPTIMIZERS = ("sgd", "adam", "adamw")
+
+
+def make_optimizer(
+    name: str,
+    parameters: Iterable[nn.Parameter],
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+) -> torch.optim.Optimizer:
+    """SGD (the paper's, without momentum by default), Adam or AdamW."""
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr, momentum=momentum, weight_decay=weight_decay)
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr, weight_decay=weight_decay)
+    if name == "adamw":
+        return torch.optim.AdamW(parameters, lr, weight_decay=weight_decay)
+    raise UnknownName("optimizer", name, OPTIMIZERS)
+
+
+def replace_parameter(
+    optimizer: torch.optim.Optimizer, old: nn.Parameter, new: nn.Parameter
+) -> None:
+    """Let the optimiser go on with a grown parameter; its state gets zeros for the new rows."""
+    for group in optimizer.param_groups:
+        group["params"] = [new if p is old else p for p in group["params"]]
+    state = optimizer.state.pop(old, None)
+    if state is None:
+        return
+    added = new.shape[0] - old.shape[0]
+    optimizer.state[new] = {
+        key: F.pad(value, (0, 0) * (value.ndim - 1) + (0, added))
+        if isinstance(value, Tensor) and value.shape == old.shape
+        else value
+        for key, value in state.items()
+    }
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The state with text keys only, as JSON and safetensors want it."""
+    packed = optimizer.state_dict()
+    packed["state"] = {str(index): entry for index, entry in packed["state"].items()}
+    return packed
+
+
+def load_optimizer_state(optimizer: torch.optim.Optimizer, packed: dict[str, Any]) -> None:
+    """The inverse of `optimizer_state`."""
+    groups = [
+        {key: tuple(value) if key == "betas" else value for key, value in group.items()}
+        for group in packed["param_groups"]
+    ]
+    state = {int(index): entry for index, entry in packed["state"].items()}
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -1,0 +1,76 @@
+"""The options of a learner that are independent of its method, checked once, saved with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from evenstream.errors import InputError
+from evenstream.optimizers import OPTIMIZERS
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Options:
+    """See `Learner` for what each option means."""
+
+    memory: int
+    lr: float
+    batch: int
+    replay_batch: int
+    optimizer: str
+    momentum: float
+    weight_decay: float
+    seed: int
+    device: str
+    dtype: str
+    augment: str
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    accumulate: int
+    scope: Literal["seen", "all"]
+    head_size: int
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("memory", 0), ("batch", 1), ("replay_batch", 0), ("accumulate", 1), ("head_size", 0)
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be a whole number of {least} or more, got {value!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise InputError(f"seed must be a whole number, got {self.seed!r}")
+        for name in ("lr", "momentum", "weight_decay"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+                raise InputError(f"{name} must be a finite number of 0 or more, got {value!r}")
+        if self.optimizer not in OPTIMIZERS:
+            raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}")
+        if self.dtype not in DTYPES:
+            raise InputError(f"dtype must be auto or one of {', '.join(DTYPES)}")
+        if self.scope not in ("seen", "all"):
+            raise InputError(f"scope must be seen or all, got {self.scope!r}")
+        if self.scope == "all" and not self.head_size:
+            raise InputError("scope='all' needs head_size, the total number of classes")
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Check that the device exists here."""
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {str(device)!r} cannot be used here: {error}") from None
+    return resolved
+
+
+def resolve_dtype(dtype: str, device: torch.device) -> str:
+    """Turn "auto" into bfloat16 on a CPU with AMX (2 to 4 times faster there), else float32."""
+    if dtype != "auto":
+        return dtype
+    has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    return "bfloat16" if device.type == "cpu" and has_amx() else "float32"

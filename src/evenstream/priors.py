@@ -1,0 +1,227 @@
+"""Estimators of the class prior π_{y,t} that Logit Adjusted Softmax corrects for (Eq. 7).
+
+Each estimator observes the labels of the rows a step trains on and answers with one non-negative
+weight per class. Only ratios matter (softmax is shift-invariant), so weights may be raw counts.
+A weight of zero means that the class is absent and leaves the softmax.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from evenstream.errors import InputError
+from evenstream.randomness import make_generator
+
+
+def pad_classes(weights: Tensor, n_classes: int) -> Tensor:
+    """Append zeros until there is one entry for each of `n_classes` classes."""
+    missing = n_classes - weights.shape[0]
+    return torch.nn.functional.pad(weights, (0, missing)) if missing > 0 else weights
+
+
+class PriorEstimator:
+    """What a class-prior estimator does; subclasses fill in the two methods and the state."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What the stream must tell (see `evenstream.methods.Need`)."""
+    is_estimate: ClassVar[bool] = True
+    """Whether the weights estimate the stream's priors (False: a control experiment)."""
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Take in the labels of one step's training rows."""
+        raise NotImplementedError
+
+    def forget_last(self) -> None:
+        """Undo the last `observe` (the step it belonged to was refused)."""
+        raise NotImplementedError
+
+    def weights(self) -> Tensor:
+        """One weight for each class observed so far; classes beyond have weight 0."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on exactly here, as tensors and plain values."""
+        raise NotImplementedError
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken."""
+        raise NotImplementedError
+
+
+class SlidingWindow(PriorEstimator):
+    """Label counts over the last `window` observed batches (Eq. 7), in O(batch + classes) a step.
+
+    The running counts add the newest batch and subtract the one that leaves the window; they are
+    integers, so nothing drifts however long the stream.
+    """
+
+    def __init__(self, window: int = 1) -> None:
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise InputError(f"window must be a whole number of batches, 1 or more, got {window!r}")
+        self.window = window
+        self._batches: deque[Tensor] = deque()
+        self._counts = torch.zeros(0, dtype=torch.int64)
+        self._before: tuple[Tensor, Tensor | None] = (self._counts, None)
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Push a batch of class indices; the oldest leaves once `window` are held."""
+        before, gone = self._counts, None
+        counts = pad_classes(before.to(labels.device), n_classes)
+        self._counts = counts + torch.bincount(labels, minlength=counts.shape[0])
+        self._batches.append(labels.detach().clone())
+        if len(self._batches) > self.window:
+            gone = self._batches.popleft().to(labels.device)
+            self._counts -= torch.bincount(gone, minlength=self._counts.shape[0])
+        self._before = before, gone
+
+    def forget_last(self) -> None:
+        """Take the newest batch out again and let the one that left back in."""
+        self._counts, gone = self._before
+        self._batches.pop()
+        if gone is not None:
+            self._batches.appendleft(gone)
+
+    def weights(self) -> Tensor:
+        """The counts n_c."""
+        return self._counts
+
+    def state(self) -> dict[str, Any]:
+        """The labels in the window, one run after the other, and the length of each run."""
+        batches = list(self._batches)
+        return {
+            "labels": torch.cat(batches) if batches else torch.zeros(0, dtype=torch.int64),
+            "lengths": torch.tensor([len(batch) for batch in batches], dtype=torch.int64),
+            "n_classes": self._counts.shape[0],
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Rebuild the window and recount it."""
+        labels = state["labels"]
+        self._batches = deque(batch.clone() for batch in labels.split(state["lengths"].tolist()))
+        self._counts = torch.bincount(labels, minlength=state["n_classes"])
+
+
+class ExponentialWindow(PriorEstimator):
+    """Counts that fade by `decay` at each batch: a soft window of 1 / (1 - decay) batches.
+
+    Beyond the paper. A class stays in the softmax after its batch has left, with a weight that
+    shrinks; O(classes) memory whatever the length.
+    """
+
+    def __init__(self, decay: float = 0.9) -> None:
+        if not 0 <= decay < 1:
+            raise InputError(f"decay must be in [0, 1), got {decay!r}")
+        self.decay = decay
+        self._weights = self._before = torch.zeros(0)
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Fade what was there and add the batch."""
+        self._before = self._weights
+        weights = pad_classes(self._weights.to(labels.device), n_classes)
+        counts = torch.bincount(labels, minlength=weights.shape[0])
+        self._weights = self.decay * weights + counts
+
+    def forget_last(self) -> None:
+        """Back to the counts before the last batch."""
+        self._weights = self._before
+
+    def weights(self) -> Tensor:
+        """The faded counts."""
+        return self._weights
+
+    def state(self) -> dict[str, Any]:
+        """The faded counts."""
+        return {"weights": self._weights.clone()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put the faded counts back."""
+        self._weights = state["weights"].clone()
+
+
+class RandomPrior(PriorEstimator):
+    """Ablation "Random": π_c drawn from U[0, 1] for every class seen so far, anew at each step."""
+
+    is_estimate = False
+
+    def __init__(self, seed: int = 0) -> None:
+        self._generator = make_generator(seed, "random-prior")
+        self._seen = torch.zeros(0, dtype=torch.bool)
+        self._weights = torch.zeros(0)
+        self._before: dict[str, Any] = {}
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Remember which classes exist and draw a new prior over them."""
+        self._before = self.state()
+        seen = pad_classes(self._seen.to(labels.device), n_classes).clone()
+        seen[labels] = True
+        self._seen = seen
+        draw = torch.rand(seen.shape[0], generator=self._generator).clamp_min(1e-12)
+        self._weights = draw.to(labels.device) * seen
+
+    def forget_last(self) -> None:
+        """Back to the last draw, generator included."""
+        self.load_state(self._before)
+
+    def weights(self) -> Tensor:
+        """This step's draw."""
+        return self._weights
+
+    def state(self) -> dict[str, Any]:
+        """Seen classes, the current draw and the generator."""
+        return {
+            "seen": self._seen.clone(),
+            "weights": self._weights.clone(),
+            "generator": self._generator.get_state(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put all three back."""
+        self._seen, self._weights = state["seen"].clone(), state["weights"].clone()
+        self._generator.set_state(state["generator"])
+
+
+class MacroPrior(PriorEstimator):
+    """Ablation "Macro": the prior computed from the whole task and the whole memory.
+
+    π_c = (b·p_stream(c) + m·p_memory(c)) / (b + m), with p_stream the true label distribution of
+    the current task (an oracle) and p_memory that of the memory now. Call `tell` before `observe`.
+    """
+
+    needs = frozenset({"label_counts"})
+
+    def __init__(self) -> None:
+        self._weights = self._before = torch.zeros(0)
+
+    def tell(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
+        """Compute the prior from label counts of the task and of the memory, and b and m."""
+        self._before = self._weights
+        n_classes = max(stream.shape[0], memory.shape[0])
+        stream = pad_classes(stream.double(), n_classes)
+        memory = pad_classes(memory.double().to(stream.device), n_classes)
+        mixture = incoming * stream / stream.sum()
+        if replayed:
+            mixture = mixture + replayed * memory / memory.sum()
+        self._weights = (mixture / (incoming + replayed)).float()
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Nothing to count: `tell` has said it all."""
+
+    def forget_last(self) -> None:
+        """Back to the prior before the last `tell`."""
+        self._weights = self._before
+
+    def weights(self) -> Tensor:
+        """The prior computed by the last `tell`."""
+        return self._weights
+
+    def state(self) -> dict[str, Any]:
+        """The last prior."""
+        return {"weights": self._weights.clone()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put the last prior back."""
+        self._weights = state["weights"].clone()

@@ -1,0 +1,18 @@
+"""Reports: from finished runs to tables in the terminal and one self-contained HTML page."""
+
+from __future__ import annotations
+
+from evenstream.report.figures import save_charts_png, save_overview_png
+from evenstream.report.page import write_report
+from evenstream.report.runs import Run, load_runs
+from evenstream.report.summary import render_table, summarise
+
+__all__ = [
+    "Run",
+    "load_runs",
+    "render_table",
+    "save_charts_png",
+    "save_overview_png",
+    "summarise",
+    "write_report",
+]

@@ -1,0 +1,95 @@
+"""Means, spreads and intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from evenstream.errors import InputError
+
+__all__ = ["Interval", "mean_std", "paired_difference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with its confidence interval.
+
+    Attributes:
+        mean: the mean of the differences.
+        low: lower end of the interval; `None` with fewer than two pairs.
+        high: upper end of the interval; `None` with fewer than two pairs.
+        n: the number of pairs.
+        std: sample standard deviation of the differences; `None` with fewer than two pairs.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+    std: float | None
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether zero lies outside the interval; `False` when there is no interval."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return the fields as a dictionary that can be written to JSON."""
+        return asdict(self)
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean and the sample standard deviation (divided by n-1).
+
+    The deviation of a single value is not defined: `None`.
+    """
+    data = _finite(values)
+    mean = float(data.mean())
+    if data.size < 2:
+        return mean, None
+    # The mean of equal numbers can be off by a rounding error; their spread is zero all the same.
+    return mean, float(data.std(ddof=1)) if np.ptp(data) > 0 else 0.0
+
+
+def paired_difference(
+    a: Sequence[float], b: Sequence[float], *, confidence: float = 0.95
+) -> Interval:
+    """Return the mean of `a - b` with its Student-t confidence interval.
+
+    Pairing the runs by seed removes what both have in common, such as an easy order of the data,
+    so fewer seeds are needed to see a difference than with two separate averages.
+
+    Args:
+        a: one result for each seed.
+        b: the results to compare with, for the same seeds in the same order.
+        confidence: how often such intervals hold the true mean difference.
+    """
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
+    first, second = _finite(a), _finite(b)
+    if first.size != second.size:
+        raise InputError(
+            f"paired results need one value per seed on both sides, not {first.size} and "
+            f"{second.size}"
+        )
+    difference = first - second
+    mean, std = mean_std(difference.tolist())
+    n = int(difference.size)
+    if std is None:
+        return Interval(mean=mean, low=None, high=None, n=n, std=None)
+    from scipy import stats
+
+    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * std / math.sqrt(n)
+    return Interval(mean=mean, low=mean - half, high=mean + half, n=n, std=std)
+
+
+def _finite(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    data = np.asarray(values, dtype=np.float64).reshape(-1)
+    if data.size == 0:
+        raise InputError("no values; at least one finished seed is needed")
+    if not np.isfinite(data).all():
+        raise InputError("a value is not a finite number")
+    return data

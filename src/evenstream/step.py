@@ -1,0 +1,125 @@
+"""One step of the stream as a method sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evenstream.augment import Preprocess
+from evenstream.criteria import CrossEntropy, Reduction
+from evenstream.memory import X, Y, Memory
+from evenstream.network import Classifier
+from evenstream.randomness import Randomness
+from evenstream.retrieval import Retrieval
+from evenstream.rows import Rows, joint_view
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What `Learner.learn` says about a step."""
+
+    step: int
+    """Steps made so far, this one included."""
+    loss: float | None
+    """The training loss; None if no update was made."""
+    accuracy: float | None
+    """Share of the incoming rows that the model got right before the update (prequential), with
+    the classes known before this batch, on the view it trained on; None while gathering."""
+    rows: int
+    """Rows trained on, replayed ones included."""
+    single_class: bool = False
+    """The window holds one class only, so Logit Adjusted Softmax had no gradient."""
+    waiting: int = 0
+    """Rows gathered so far for the next step (`accumulate`)."""
+
+
+class Step:
+    """Everything a method may use in one step. Methods read; the learner changes state.
+
+    Attributes:
+        incoming: the batch that has just arrived.
+        groups: the rows this step trains on, as `Method.training_rows` chose them.
+        known: number of classes seen before this batch.
+        n_classes: number of classes seen, this batch included.
+        replay_batch: how many rows to replay, as the user asked.
+        batch: the nominal size of an incoming batch.
+        optimise: backward, finite check and optimiser step for a loss, on all parameters or on a
+            named group ("head", or one of the method's own optimisers).
+        lr: the learning rate of the network.
+    """
+
+    def __init__(
+        self,
+        *,
+        incoming: Rows,
+        known: int,
+        n_classes: int,
+        network: Classifier,
+        criterion: CrossEntropy,
+        memory: Memory,
+        retrieval: Retrieval,
+        preprocess: Preprocess,
+        randomness: Randomness,
+        batch: int,
+        replay_batch: int,
+        lr: float,
+        optimise: Callable[[Tensor, str], None],
+    ) -> None:
+        self.incoming = incoming
+        self.known, self.n_classes = known, n_classes
+        self.network, self.criterion, self.memory = network, criterion, memory
+        self.retrieval, self.preprocess, self.randomness = retrieval, preprocess, randomness
+        self.batch, self.replay_batch, self.lr = batch, replay_batch, lr
+        self.optimise = optimise
+        self.groups: Sequence[Rows] = ()
+        self.remembered: dict[str, Tensor] = {}
+        self.incoming_logits: Tensor | None = None
+        self._joint: Tensor | None = None
+
+    def retrieve(self, count: int | None = None) -> Rows:
+        """Replayed rows by the method's retrieval rule (`replay_batch` of them by default)."""
+        return self.retrieval.pick(self, self.replay_batch if count is None else count)
+
+    def fetch(self, slots: Tensor) -> Rows:
+        """Stored rows by slot."""
+        device = self.incoming.y.device
+        slots = slots.to(self.memory.device)
+        if not len(slots):
+            nothing = torch.zeros(0, dtype=torch.int64, device=device)
+            return self._rows(self.incoming.raw[:0], nothing, nothing, {})
+        values = {name: rows.to(device) for name, rows in self.memory.rows(slots).items()}
+        return self._rows(values.pop(X), values.pop(Y), slots, values)
+
+    def _rows(self, raw: Tensor, y: Tensor, slots: Tensor, fields: dict[str, Tensor]) -> Rows:
+        return Rows(raw, y, self.preprocess, self.randomness.augment, slots, fields)
+
+    def joint(self) -> tuple[Tensor, Tensor]:
+        """Views and labels of all training rows in one batch (Algorithms 1 and 2)."""
+        self._joint = joint_view(self.groups)
+        return self._joint, self.labels()
+
+    def labels(self) -> Tensor:
+        """Labels of all training rows: exactly what the criterion observes."""
+        labels = [group.y for group in self.groups if len(group)]
+        return torch.cat(labels) if labels else self.incoming.y[:0]
+
+    def net(self, x: Tensor) -> Tensor:
+        """Logits in train mode, with gradients."""
+        logits: Tensor = self.network(x)
+        starts_with_incoming = (x is self._joint and self.groups[0] is self.incoming) or (
+            x is self.incoming.made
+        )
+        if starts_with_incoming:
+            self.incoming_logits = logits[: len(self.incoming)].detach()
+        return logits
+
+    def ce(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
+        """The method's cross-entropy term: plain, or logit adjusted for its `-las` form."""
+        return self.criterion.score(logits, labels, reduction)
+
+    def remember(self, **fields: Tensor) -> None:
+        """Store extra fields with the incoming rows (one value for each of them)."""
+        self.remembered.update({name: value.detach() for name, value in fields.items()})

@@ -1,0 +1,106 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstream.errors import InputError
+from evenstream.statistics import mean_std, paired_difference
+
+values = st.lists(st.floats(-100, 100), min_size=2, max_size=12)
+
+
+def test_mean_std_is_the_sample_deviation():
+    mean, std = mean_std([2, 4, 4, 4, 5, 5, 7, 9])
+    assert mean == 5
+    assert std == pytest.approx(math.sqrt(32 / 7))
+
+
+def test_one_value_has_no_deviation():
+    assert mean_std([3.5]) == (3.5, None)
+
+
+def test_equal_values_have_no_spread():
+    assert mean_std([0.1] * 3)[1] == 0
+
+
+def test_worked_interval():
+    # Differences 1, 2, 3: mean 2, deviation 1, t(0.975, 2) = 4.302653.
+    result = paired_difference([11, 22, 33], [10, 20, 30])
+    assert result.mean == pytest.approx(2)
+    assert result.std == pytest.approx(1)
+    assert result.n == 3
+    assert result.high - result.mean == pytest.approx(4.302653 / math.sqrt(3), abs=1e-5)
+    assert result.mean - result.low == pytest.approx(4.302653 / math.sqrt(3), abs=1e-5)
+    assert not result.excludes_zero
+
+
+def test_pairing_finds_what_separate_means_cannot():
+    hard_and_easy = np.array([10.0, 50.0, 90.0])
+    result = paired_difference(hard_and_easy + np.array([1.0, 1.1, 0.9]), hard_and_easy)
+    assert result.excludes_zero
+
+
+def test_one_pair_has_no_interval():
+    result = paired_difference([3], [1])
+    assert (result.mean, result.low, result.high, result.std, result.n) == (2, None, None, None, 1)
+    assert not result.excludes_zero
+    assert result.as_dict() == {"mean": 2, "low": None, "high": None, "n": 1, "std": None}
+
+
+@given(values, st.randoms(use_true_random=False))
+def test_symmetry_and_permutation(a, random):
+    b = [x / 2 + 1 for x in a]
+    there, back = paired_difference(a, b), paired_difference(b, a)
+    assert there.mean == pytest.approx(-back.mean)
+    assert there.low == pytest.approx(-back.high)
+    order = list(range(len(a)))
+    random.shuffle(order)
+    shuffled = paired_difference([a[i] for i in order], [b[i] for i in order])
+    assert shuffled.mean == pytest.approx(there.mean, abs=1e-9)
+    assert shuffled.high == pytest.approx(there.high, abs=1e-9)
+    assert there.low <= there.mean <= there.high
+
+
+@given(values)
+def test_higher_confidence_is_wider(a):
+    b = [0.0] * len(a)
+    narrow, wide = paired_difference(a, b, confidence=0.8), paired_difference(a, b)
+    assert wide.low <= narrow.low and narrow.high <= wide.high
+
+
+def test_coverage_is_95_percent():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(400):
+        sample = rng.normal(size=5) + 1
+        interval = paired_difference(sample, np.zeros(5))
+        hits += interval.low <= 1 <= interval.high
+    assert 0.92 < hits / 400 < 0.98
+
+
+def test_agrees_with_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    a, b = [81.0, 84.5, 79.2, 88.1], [75.0, 80.5, 77.2, 79.9]
+    expected = stats.ttest_rel(a, b).confidence_interval(0.95)
+    result = paired_difference(a, b)
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ([1, 2], [1], "2 and 1"),
+        ([], [], "no values"),
+        ([float("nan")], [1], "finite"),
+    ],
+)
+def test_bad_input(a, b, message):
+    with pytest.raises(InputError, match=message):
+        paired_difference(a, b)
+
+
+def test_bad_confidence():
+    with pytest.raises(InputError, match="confidence"):
+        paired_difference([1, 2], [1, 2], confidence=95)
