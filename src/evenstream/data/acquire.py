@@ -44,9 +44,10 @@ def get(
     """
     info = dataset_info(name)
     folder = data_root(root)
-    wanted = _not_ok(verify(name, root=folder))
+    statuses = verify(name, root=folder)
+    wanted = _not_ok(statuses)
     if not wanted:
-        return verify(name, root=folder)
+        return statuses
     urls = base_urls(info, mirror)
     with (
         writing_under(folder),

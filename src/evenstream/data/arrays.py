@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenstream.data.dataset import Dataset, Indices, Inputs, Label, as_channels
+from evenstream.data.dataset import Dataset, Indices, Inputs, Label, as_channels, check_finite
 from evenstream.data.split import DEFAULT_TEST_FRACTION, stratified_split
 from evenstream.errors import DataError, InputError
 
@@ -55,6 +55,7 @@ def from_arrays(
 
     if x_test is None or y_test is None:
         inputs = _to_inputs(name, "x", x)
+        check_finite(name, "x", inputs)  # before the split, to name the user's own index
         fraction = DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction
         train, test = stratified_split(y, fraction, seed)
         parts = (inputs[train], y[train], inputs[test], y[test])

@@ -51,14 +51,14 @@ def _build_idx(info: DatasetInfo, read: ReadFile) -> Dataset:
 
 def _build_cifar10(info: DatasetInfo, read: ReadFile) -> Dataset:
     batches = [parse_cifar(read(name), 1, name) for name in _CIFAR10_TRAINING_FILES]
-    x_test, labels_test = parse_cifar(read("test_batch.bin"), 1, "test_batch.bin")
+    x_test, (y_test,) = parse_cifar(read("test_batch.bin"), 1, "test_batch.bin")
     names = parse_names(read("batches.meta.txt"), "batches.meta.txt")
     return Dataset(
         info.name,
         np.concatenate([images for images, _ in batches]),
-        np.concatenate([labels[:, 0] for _, labels in batches]),
+        np.concatenate([labels for _, (labels,) in batches]),
         x_test,
-        labels_test[:, 0],
+        y_test,
         classes=int_classes(len(names)),
         label_names=names,
         mean=info.mean,
@@ -67,21 +67,21 @@ def _build_cifar10(info: DatasetInfo, read: ReadFile) -> Dataset:
 
 
 def _build_cifar100(info: DatasetInfo, read: ReadFile) -> Dataset:
-    x_train, labels_train = parse_cifar(read("train.bin"), 2, "train.bin")
-    x_test, labels_test = parse_cifar(read("test.bin"), 2, "test.bin")
+    x_train, (coarse_train, y_train) = parse_cifar(read("train.bin"), 2, "train.bin")
+    x_test, (coarse_test, y_test) = parse_cifar(read("test.bin"), 2, "test.bin")
     names = parse_names(read("fine_label_names.txt"), "fine_label_names.txt")
     coarse_names = parse_names(read("coarse_label_names.txt"), "coarse_label_names.txt")
     return Dataset(
         info.name,
         x_train,
-        labels_train[:, 1],
+        y_train,
         x_test,
-        labels_test[:, 1],
+        y_test,
         classes=int_classes(len(names)),
         label_names=names,
         mean=info.mean,
         std=info.std,
-        coarse=CoarseLabels(labels_train[:, 0], labels_test[:, 0], coarse_names),
+        coarse=CoarseLabels(coarse_train, coarse_test, coarse_names),
     )
 
 

@@ -22,7 +22,7 @@ def parse_cifar(
         source: What to call the file in an error.
 
     Returns:
-        Images (n, 3, 32, 32) and labels (n, n_labels).
+        Images (n, 3, 32, 32) and labels (n_labels, n).
     """
     record = n_labels + _IMAGE_BYTES
     if not content or len(content) % record:
@@ -31,8 +31,8 @@ def parse_cifar(
             "the file is cut short or damaged, get it again"
         )
     rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, record)
-    images = rows[:, n_labels:].reshape(-1, *_IMAGE_SHAPE)
-    return images, rows[:, :n_labels].astype(np.int64)
+    images = rows[:, n_labels:].copy().reshape(-1, *_IMAGE_SHAPE)
+    return images, np.ascontiguousarray(rows[:, :n_labels].T, dtype=np.int64)
 
 
 def parse_names(content: bytes | bytearray, source: str) -> list[str]:

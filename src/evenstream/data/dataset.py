@@ -121,14 +121,7 @@ class Dataset:
             )
         if x.size == 0:
             raise DataError(f"{self.name}: {which} is empty (shape {x.shape})")
-        if x.dtype == np.float32:
-            finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
-            if not finite.all():
-                raise DataError(
-                    f"{self.name}: {which} has NaN or infinite values (or too large for 32-bit "
-                    f"floats) in {int((~finite).sum())} samples, the first at index "
-                    f"{int(np.argmin(finite))}; fill or drop them"
-                )
+        check_finite(self.name, which, x)
 
     def _check_normalisation(self) -> None:
         if (self.mean is None) != (self.std is None):
@@ -147,6 +140,19 @@ class Dataset:
             or min(self.std) <= 0
         ):
             raise DataError(f"{self.name}: mean must be finite and std finite and above zero")
+
+
+def check_finite(dataset: str, which: str, x: Inputs) -> None:
+    """Refuse inputs with NaN or infinite values, saying where the first of them is."""
+    if x.dtype == np.uint8:
+        return
+    finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"{dataset}: {which} has NaN or infinite values (or too large for 32-bit floats) in "
+            f"{int((~finite).sum())} samples, the first at index {int(np.argmin(finite))}; "
+            "fill or drop them"
+        )
 
 
 def _check_indices(

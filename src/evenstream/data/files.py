@@ -27,7 +27,10 @@ class AlteredFile(DataError):
 def find_file(folder: Path, places: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:
     """The files under `folder` in one of these places and with one of these names."""
     candidates = (folder / place / name for place in places for name in names)
-    return [path for path in candidates if path.is_file()]
+    try:
+        return [path for path in candidates if path.is_file()]
+    except OSError as error:
+        raise DataError(f"cannot look into {folder}: {error.strerror}") from error
 
 
 def content_names(file: DataFile) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
 import zlib
 from pathlib import Path
@@ -41,13 +42,16 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of whichever of the two layouts the file has."""
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path, or {_HOW_TO_SAVE}")
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is not a readable .npz file; {_HOW_TO_SAVE}") from error
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise DataError(f"{path} holds one bare array, not a data set; {_HOW_TO_SAVE}")
-    with archive:
+    with contextlib.ExitStack() as stack:
+        try:
+            # Opened here, because np.load leaves the file open when it is no zip file.
+            stream = stack.enter_context(path.open("rb"))
+            archive = np.load(stream, allow_pickle=False)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(f"{path} is not a readable .npz file; {_HOW_TO_SAVE}") from error
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"{path} holds one bare array, not a data set; {_HOW_TO_SAVE}")
+        stack.enter_context(archive)
         for layout in (_SPLIT_KEYS, _WHOLE_KEYS):
             if set(layout) <= set(archive.files):
                 return {key: _read_array(path, archive, key) for key in layout}

@@ -110,7 +110,7 @@ def _as_path(name_or_path: str | Path) -> Path | None:
     if name_or_path in DATASETS:
         return None
     path = Path(name_or_path).expanduser()
-    is_path = path.suffix == ".npz" or len(path.parts) > 1 or path.is_file()
+    is_path = bool(path.suffix or len(path.parts) > 1 or path.is_file())
     return path if is_path else None
 
 

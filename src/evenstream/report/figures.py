@@ -39,6 +39,7 @@ __all__ = [
     "seconds_svg",
     "share_fits",
     "share_svg",
+    "share_top",
 ]
 
 METHOD_COLOURS = 8
@@ -120,7 +121,9 @@ def share_svg(
         salt: makes the ids in the SVG unique within the page.
         top: the upper end of the axis in percent, to make several charts comparable.
     """
-    return _draw_svg(width, height, salt, lambda ax, c: _share(ax, series, c, width, top))
+    return _draw_svg(
+        width, height, salt, lambda ax, c: _share(ax, series, c, width, top, short=height < 240)
+    )
 
 
 def share_fits(series: Sequence[Series], width: int) -> bool:
@@ -187,7 +190,7 @@ def save_overview_png(directory: Path | str, path: Path | str, *, dark: bool = F
             if column == 0:
                 _accuracy(ax, series, colours, 600)
             else:
-                _share(ax, known, colours, 600, None)
+                _share(ax, known, colours, 600)
         handles = [
             Line2D([], [], color=_colour(s, colours), marker=_marker(s), linestyle=_dash(s))
             for s in series
@@ -219,7 +222,7 @@ def save_charts_png(directory: Path | str, folder: Path | str, *, dark: bool = F
     ]
     shares = [s for s in series if not np.isnan(s.share).all()]
     if shares:
-        draw: _Draw = lambda ax, c: _share(ax, shares, c, 720, None)  # noqa: E731
+        draw: _Draw = lambda ax, c: _share(ax, shares, c, 720)  # noqa: E731
         jobs.append(("share", (720, 360), _Margins(), draw))
     timed = [s for s in series if not np.isnan(s.seconds).all()]
     if timed:
@@ -268,7 +271,14 @@ def _seconds(ax: Axes, series: Sequence[Series], colours: _Colours) -> None:
     for s in series:
         colour = _colour(s, colours)
         ax.plot(s.seconds, s.accuracy, color=colour, linestyle=_dash(s), linewidth=1.2, alpha=0.65)
-        ax.plot(s.seconds[:-1], s.accuracy[:-1], color=colour, linestyle="none", marker=".")
+        ax.plot(
+            s.seconds[:-1],
+            s.accuracy[:-1],
+            color=colour,
+            linestyle="none",
+            marker="o",
+            markersize=3.5,
+        )
         ax.plot(
             s.seconds[-1:], s.accuracy[-1:], color=colour, linestyle="none",
             marker=_marker(s), markersize=9, zorder=4,
@@ -282,7 +292,13 @@ def _seconds(ax: Axes, series: Sequence[Series], colours: _Colours) -> None:
 
 
 def _share(
-    ax: Axes, series: Sequence[Series], colours: _Colours, width: float, top: float | None
+    ax: Axes,
+    series: Sequence[Series],
+    colours: _Colours,
+    width: float,
+    top: float | None = None,
+    *,
+    short: bool = False,
 ) -> None:
     n = series[0].n_tasks
     tasks = np.arange(1, n + 1)
@@ -305,13 +321,15 @@ def _share(
     ax.yaxis.set_major_locator(_locator(5))
     _task_ticks(ax, n, width)
     ax.set_xlabel("Task that the predicted class belongs to")
-    ax.set_ylabel("Share of predictions (%)")
+    ax.set_ylabel("Share (%)" if short else "Share of predictions (%)")
 
 
 def share_top(series: Sequence[Series]) -> float:
     """Return an upper end in percent that holds all shares, predicted and true."""
     values = np.concatenate([np.concatenate([s.share, s.truth]) for s in series])
-    return min(100.0, max(5.0, 5 * math.ceil(float(np.nanmax(values)) * 100 * 1.04 / 5)))
+    highest = 100 * float(np.nanmax(values))
+    step = 20 if highest > 50 else 10 if highest > 20 else 5
+    return float(min(100, step * math.ceil(highest * 1.02 / step)))
 
 
 def _matrix(ax: Axes, matrix: Array, colours: _Colours) -> None:
@@ -431,7 +449,7 @@ def _settings(**extra: str) -> Iterator[None]:
     import matplotlib
     import matplotlib.style
 
-    ours: dict[str, Any] = {
+    ours: Any = {
         "font.family": ["DejaVu Sans"],
         "font.size": _FONT,
         "axes.labelsize": _FONT,

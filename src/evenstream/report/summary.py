@@ -55,10 +55,10 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for name, seeds in groups.items()
     }
     differences = [
-        entry
+        pair
         for later in range(1, len(names))
         for earlier in range(later)
-        if (entry := _difference(names[later], names[earlier], groups)) is not None
+        if (pair := _difference(names[later], names[earlier], groups)) is not None
     ]
     return {
         "format": 1,
@@ -76,8 +76,9 @@ def render_table(summary: Mapping[str, Any]) -> list[Table]:
     methods: Mapping[str, Any] = summary["methods"]
     results = Table(title="Results over seeds", title_justify="left")
     results.add_column("Method", overflow="fold")
-    for heading in ("A_T %, higher is better", "F_T points, lower is better", "Seeds", "Seconds"):
-        results.add_column(heading, justify="right")
+    headings = ("A_T %\nhigher is better", "F_T points\nlower is better", "Seeds", "Seconds")
+    for heading in headings:
+        results.add_column(heading, justify="right", no_wrap=True)
     for name, entry in methods.items():
         results.add_row(
             Text(name),
@@ -89,20 +90,19 @@ def render_table(summary: Mapping[str, Any]) -> list[Table]:
     tables = [results]
     if summary["differences"]:
         table = Table(
-            title="Paired differences on the same seeds, mean [95 % interval]",
+            title="Paired differences on the same seeds, with 95 % intervals",
             title_justify="left",
+            show_lines=True,
         )
-        table.add_column("Method", overflow="fold")
-        table.add_column("minus", overflow="fold")
+        table.add_column("Pair", overflow="fold")
         for heading in ("A_T", "F_T", "Seeds"):
-            table.add_column(heading, justify="right")
-        table.add_column("In words")
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("In words", min_width=10, max_width=13)
         for entry in summary["differences"]:
             table.add_row(
-                Text(entry["method"]),
-                Text(entry["baseline"]),
-                format_interval(entry["A_T"]),
-                format_interval(entry["F_T"]),
+                Text(f"{entry['method']}\nminus {entry['baseline']}"),
+                format_interval(entry["A_T"]).replace(" [", "\n\\["),
+                format_interval(entry["F_T"]).replace(" [", "\n\\["),
                 str(len(entry["seeds"])),
                 verdict(entry["A_T"]),
             )

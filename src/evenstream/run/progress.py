@@ -1,0 +1,137 @@
+"""What a run says while it works: a live bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evenstream.step import StepResult
+
+PLAIN_EVERY_SECONDS = 10.0
+
+
+class Progress:
+    """What a run reports to; every call is optional to act on."""
+
+    def start(self, method: str, seed: int, steps: int, done: int) -> None:
+        """The run begins, or goes on after `done` steps."""
+
+    def step(self, result: StepResult, samples: int) -> None:
+        """A step was made."""
+
+    def evaluated(self, task: int, average: float | None) -> None:
+        """A task is over; its average accuracy is known."""
+
+    def finish(self, metrics: dict[str, Any]) -> None:
+        """The run is over."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class Silent(Progress):
+    """Says nothing (workers of a comparison)."""
+
+
+class _Counting(Progress):
+    """Keeps the numbers that both forms show."""
+
+    def start(self, method: str, seed: int, steps: int, done: int) -> None:
+        """Remember the totals and the clock."""
+        self.title = f"{method}  seed {seed}"
+        self.steps, self.done, self.first = steps, done, done
+        self.samples, self.began, self.loss = 0, time.monotonic(), float("nan")
+
+    def step(self, result: StepResult, samples: int) -> None:
+        """Count."""
+        self.done = result.step
+        self.samples += samples
+        if result.loss is not None:
+            self.loss = result.loss
+
+    def status(self) -> str:
+        """Loss and speed."""
+        elapsed = max(time.monotonic() - self.began, 1e-9)
+        return f"loss {self.loss:.3f}  {self.samples / elapsed:,.0f} samples/s"
+
+
+class PlainLines(_Counting):
+    """A line every few seconds and one for each task: readable in a log file."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._said = time.monotonic()
+
+    def start(self, method: str, seed: int, steps: int, done: int) -> None:
+        """Say what begins."""
+        super().start(method, seed, steps, done)
+        self._print(f"from step {done} of {steps}")
+
+    def step(self, result: StepResult, samples: int) -> None:
+        """Say something now and then."""
+        super().step(result, samples)
+        if time.monotonic() - self._said > PLAIN_EVERY_SECONDS:
+            elapsed = time.monotonic() - self.began
+            left = elapsed / max(self.done - self.first, 1) * (self.steps - self.done)
+            self._print(f"step {self.done}/{self.steps}  {self.status()}  {left:.0f} s left")
+
+    def evaluated(self, task: int, average: float | None) -> None:
+        """Say how well the task went."""
+        self._print(f"after task {task + 1}: average accuracy {_percent(average)}")
+
+    def _print(self, text: str) -> None:
+        self._said = time.monotonic()
+        self.console.print(f"{self.title}: {text}", highlight=False, soft_wrap=True)
+
+
+class LiveBar(_Counting):
+    """One bar with step, loss, samples a second and time left."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+
+    def start(self, method: str, seed: int, steps: int, done: int) -> None:
+        """Show the bar."""
+        super().start(method, seed, steps, done)
+        self._task = self._bar.add_task(self.title, total=steps, completed=done, status="")
+        self._bar.start()
+
+    def step(self, result: StepResult, samples: int) -> None:
+        """Move the bar."""
+        super().step(result, samples)
+        self._bar.update(self._task, completed=self.done, status=self.status())
+
+    def evaluated(self, task: int, average: float | None) -> None:
+        """Print a line above the bar."""
+        text = f"  after task {task + 1}: average accuracy {_percent(average)}"
+        self._bar.console.print(text, highlight=False)
+
+    def finish(self, metrics: dict[str, Any]) -> None:
+        """Leave the finished bar on the screen."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop drawing."""
+        self._bar.stop()
+
+
+def make_progress(console: Console) -> Progress:
+    """The form that suits where the output goes."""
+    return LiveBar(console) if console.is_terminal else PlainLines(console)
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1f} %"

@@ -1,0 +1,337 @@
+"""One run: a method on a stream, with checkpoints, events, metrics, and exact resume."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from evenstream import metrics
+from evenstream.checkpoint import has_checkpoint, read_checkpoint, write_checkpoint
+from evenstream.errors import CheckpointError, EvenstreamError, InputError
+from evenstream.learner import Learner
+from evenstream.run.config import CONFIG, RunConfig
+from evenstream.run.environment import describe_environment
+from evenstream.run.events import EventLog, cut_back
+from evenstream.run.progress import Progress, Silent
+from evenstream.streams import Stream, open_stream
+
+METRICS = "metrics.json"
+CHECKPOINTS = "checkpoint"
+FLUSH_SECONDS = 2.0
+
+
+class Interrupted(EvenstreamError):
+    """The run was stopped by a signal; it has been saved."""
+
+
+@dataclass
+class Position:
+    """Where a run is, and what it has measured so far."""
+
+    task: int = 0
+    batch: int = 0
+    matrix: list[list[float | None]] = field(default_factory=list)
+    train_seconds: float = 0.0
+    eval_seconds: float = 0.0
+    seconds_after_task: list[float] = field(default_factory=list)
+    prediction_share: list[float | None] = field(default_factory=list)
+    samples: int = 0
+    single_class_steps: int = 0
+
+
+def start_run(config: RunConfig, out: Path, progress: Progress | None = None) -> dict[str, Any]:
+    """Make a run in a new folder; returns its metrics."""
+    stream = prepare(config)
+    claim_folder(out)
+    config.write(out)
+    return _execute(config, stream, out, progress or Silent())
+
+
+def resume_run(out: Path, progress: Progress | None = None) -> dict[str, Any]:
+    """Go on with a run from its newest checkpoint; a finished run is left alone."""
+    config = RunConfig.read(out)
+    finished = read_metrics(out)
+    if finished is not None and finished["status"] == "finished":
+        return finished
+    return _execute(config, prepare(config), out, progress or Silent())
+
+
+def read_metrics(out: Path) -> dict[str, Any] | None:
+    """The metrics of a run, or None if it has not written any yet."""
+    try:
+        found: dict[str, Any] = json.loads((out / METRICS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def prepare(config: RunConfig) -> Stream:
+    """Open the stream and check that it provides what the method needs, before anything runs."""
+    learner = _make_learner(config, mean=None, std=None)
+    stream = open_stream(
+        config.stream,
+        seed=config.seed,
+        class_order=config.class_order,
+        tasks=config.tasks or None,
+        test_fraction=config.test_fraction or None,
+    )
+    if "shuffled" in learner.needs:
+        return stream.shuffled()
+    needs_tasks = learner.needs & {"boundaries", "label_counts"}
+    if needs_tasks and not stream.boundaries:
+        raise InputError(f"{config.method} needs task boundaries; {stream.name} has none")
+    if "second_pass" in learner.needs:
+        raise InputError(f"{config.method} passes twice over a task; this protocol passes once")
+    return stream
+
+
+def claim_folder(out: Path) -> None:
+    """Make the folder; refuse one that holds something already."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        occupied = any(out.iterdir())
+        (out / ".writable").touch()
+        (out / ".writable").unlink()
+    except OSError as error:
+        raise EvenstreamError(f"cannot write to {out}: {error}") from None
+    if occupied and (out / CONFIG).exists():
+        raise EvenstreamError(
+            f"{out} already holds a run; continue it with `evenstream resume {out}` "
+            "or choose another --out"
+        )
+    if occupied:
+        raise EvenstreamError(f"{out} is not empty; choose another --out")
+
+
+def _make_learner(
+    config: RunConfig, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
+) -> Learner:
+    return Learner(
+        config.method,
+        config.network,
+        memory=config.memory,
+        lr=config.lr,
+        batch=config.batch,
+        replay_batch=config.replay_batch,
+        optimizer=config.optimizer,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        seed=config.seed,
+        device=config.device,
+        dtype=config.dtype,
+        augment=config.augment,
+        mean=mean,
+        std=std,
+    )
+
+
+def _execute(config: RunConfig, stream: Stream, out: Path, progress: Progress) -> dict[str, Any]:
+    torch.set_num_threads(config.threads)
+    try:
+        environment = json.dumps(describe_environment(), indent=1)
+        (out / "env.json").write_text(environment, encoding="utf-8")
+        run = _Run(config, stream, out, progress)
+        try:
+            with _stop_on_signal() as stop:
+                return run.go(stop)
+        finally:
+            run.close()
+    except OSError as error:
+        raise EvenstreamError(
+            f"cannot write to {out}: {error}; free some space or fix the permissions, then "
+            f"`evenstream resume {out}`"
+        ) from error
+
+
+class _Run:
+    """The loop over tasks and batches."""
+
+    def __init__(self, config: RunConfig, stream: Stream, out: Path, progress: Progress) -> None:
+        self.config, self.stream, self.out, self.progress = config, stream, out, progress
+        self.checkpoints = out / CHECKPOINTS
+        self.at = Position()
+        mean, std = stream.dataset.mean, stream.dataset.std
+        if has_checkpoint(self.checkpoints):
+            saved = read_checkpoint(self.checkpoints)
+            if saved.get("kind") != "run":
+                raise CheckpointError(f"{self.checkpoints} does not hold a run")
+            self.learner = Learner.from_state(saved["learner"])
+            self.at = Position(**saved["position"])
+        else:
+            self.learner = _make_learner(config, mean, std)
+        cut_back(out, self.learner.step)
+        self.events = EventLog(out)
+        self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        self.events.close()
+
+    def go(self, stop: threading.Event) -> dict[str, Any]:
+        steps = [self.stream.steps(task, self.config.batch) for task in range(len(self.stream))]
+        self.progress.start(self.config.method, self.config.seed, sum(steps), self.learner.step)
+        while self.at.task < len(self.stream):
+            self._train_task(stop)
+            self._evaluate()
+            self.at.task, self.at.batch = self.at.task + 1, 0
+            self._checkpoint()
+            self._write_metrics()
+        found = self._write_metrics()
+        self.progress.finish(found)
+        return found
+
+    def _train_task(self, stop: threading.Event) -> None:
+        task = self.at.task
+        if not self.learner.in_task and self.stream.boundaries:
+            self.learner.start_task(self.stream.label_counts(task))
+        for x, labels in self.stream.batches(task, self.config.batch, self.at.batch):
+            began = time.perf_counter()
+            result = self.learner.learn(x, labels)
+            self.at.train_seconds += time.perf_counter() - began
+            self.at.batch += 1
+            self.at.samples += len(labels)
+            self.at.single_class_steps += result.single_class
+            self.events.write(
+                {
+                    "step": result.step,
+                    "task": task,
+                    "loss": result.loss,
+                    "accuracy": result.accuracy,
+                    "rows": result.rows,
+                    "seconds": round(self.at.train_seconds, 4),
+                }
+            )
+            self.progress.step(result, len(labels))
+            if self.learner.step % self.config.checkpoint_every == 0:
+                self._checkpoint()
+            elif time.monotonic() - self._flushed > FLUSH_SECONDS:
+                self._flush()
+            if stop.is_set():
+                self._checkpoint()
+                self._write_metrics()
+                raise Interrupted(
+                    f"stopped at step {self.learner.step} and saved; "
+                    f"go on with `evenstream resume {self.out}`"
+                )
+        if self.learner.in_task:
+            self.learner.end_task()
+
+    def _evaluate(self) -> None:
+        """Accuracy on every task so far; after the last one, where the predictions went."""
+        began = time.perf_counter()
+        position = {label: index for index, label in enumerate(map(_typed, self.learner.labels))}
+        row: list[float | None] = [None] * len(self.stream)
+        predicted = []
+        for task in range(self.at.task + 1):
+            x, labels = self.stream.test_set(task)
+            if not len(x):
+                continue
+            guess = self.learner.predict_indices(x).numpy()
+            truth = np.array([position.get(_typed(label), -1) for label in labels])
+            row[task] = float((guess == truth).mean() * 100)
+            predicted.append(guess)
+        self.at.matrix.append(row)
+        if self.at.task == len(self.stream) - 1 and predicted:
+            self.at.prediction_share = self._share(np.concatenate(predicted))
+        self.at.eval_seconds += time.perf_counter() - began
+        self.at.seconds_after_task.append(self.at.train_seconds)
+        average = metrics.average_accuracies(self.at.matrix)[-1]
+        self.events.write(
+            {
+                "step": self.learner.step,
+                "task": self.at.task,
+                "event": "evaluated",
+                "accuracies": row[: self.at.task + 1],
+            }
+        )
+        self.progress.evaluated(self.at.task, average)
+
+    def _share(self, predicted: np.ndarray[Any, Any]) -> list[float | None]:
+        """Share of test predictions that fall on each task's classes (Figure 1, right)."""
+        classes = self.stream.dataset.classes
+        task_of = {
+            _typed(classes[index]): number
+            for number, task in enumerate(self.stream.tasks)
+            for index in task.classes
+        }
+        tasks = np.array([task_of[_typed(label)] for label in self.learner.labels])
+        return metrics.prediction_share(tasks[predicted], len(self.stream))
+
+    def _flush(self) -> None:
+        self.events.flush()
+        self._flushed = time.monotonic()
+
+    def _checkpoint(self) -> None:
+        self._flush()
+        tree = {"kind": "run", "learner": self.learner.state(), "position": vars(self.at)}
+        write_checkpoint(self.checkpoints, self.learner.step, tree)
+
+    def _write_metrics(self) -> dict[str, Any]:
+        matrix, at, n_tasks = self.at.matrix, self.at, len(self.stream)
+        finished = len(matrix) == n_tasks
+        sizes = np.array([len(task.test) for task in self.stream.tasks])
+        found = {
+            "format": 1,
+            "method": self.config.method,
+            "stream": self.config.stream,
+            "seed": self.config.seed,
+            "status": "finished" if finished else "unfinished",
+            "tasks": self.stream.class_names(),
+            "accuracy_matrix": matrix,
+            "average_accuracy": metrics.average_accuracies(matrix) if matrix else [],
+            "A_T": metrics.average_accuracy(matrix) if finished else None,
+            "F_T": metrics.forgetting(matrix) if finished else None,
+            "F_T_mammoth": metrics.forgetting_mammoth(matrix) if finished else None,
+            "prediction_share": at.prediction_share or None,
+            "true_share": (sizes / sizes.sum()).tolist(),
+            "train_seconds_after_task": at.seconds_after_task,
+            "train_seconds": at.train_seconds,
+            "eval_seconds": at.eval_seconds,
+            "steps": self.learner.step,
+            "samples": at.samples,
+            "samples_per_second": at.samples / at.train_seconds if at.train_seconds else None,
+            "single_class_steps": at.single_class_steps,
+            "device": self.learner.options.device,
+            "dtype": self.learner.options.dtype,
+            "threads": self.config.threads,
+        }
+        temporary = self.out / (METRICS + ".tmp")
+        temporary.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        temporary.replace(self.out / METRICS)
+        return found
+
+
+def _typed(label: Any) -> tuple[str, Any]:
+    """A key that keeps `True` and `1` apart."""
+    return type(label).__name__, label
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[threading.Event]:
+    """Turn Ctrl-C and SIGTERM into a request to stop after the step; twice stops at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def request(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
