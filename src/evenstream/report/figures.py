@@ -72,7 +72,7 @@ DARK: dict[str, str] = {
     "grid": "#2c3542",
     "surface": "#171d26",
     "heat": "#79b8ff",
-    "cell-low": "#e8ecf2",
+    "cell-low": "#ffffff",
     "cell-mid": "#0c1420",
     "cell-high": "#0c1420",
     "m0": "#4aa8e8",
@@ -259,7 +259,10 @@ def _accuracy(ax: Axes, series: Sequence[Series], colours: _Colours, width: floa
                 tasks, np.clip(low, 0, 100), np.clip(high, 0, 100),
                 color=colour, alpha=0.15, linewidth=0,
             )  # fmt: skip
-        ax.plot(tasks, s.accuracy, color=colour, linestyle=_dash(s), marker=_marker(s), zorder=3)
+        ax.plot(
+            tasks, s.accuracy, color=colour, linestyle=_dash(s), marker=_marker(s),
+            markevery=math.ceil(n / (width / 14)), zorder=3,
+        )  # fmt: skip
     ax.set_xlim(0.7, n + 0.3) if n > 1 else ax.set_xlim(0.5, 1.5)
     _percent_axis(ax, series)
     _task_ticks(ax, n, width)
@@ -338,7 +341,7 @@ def _matrix(ax: Axes, matrix: Array, colours: _Colours) -> None:
 
     n = len(matrix)
     cell = _cell(n)
-    digits = 1 if cell >= 32 else 0
+    digits, size = (1, min(12, 0.32 * cell)) if cell >= 32 else (0, 0.36 * cell)
     gap = 0.03 if cell >= 20 else 0.0
     # Cells of one shade are drawn as one path: a page with many tasks stays small.
     shades: dict[float, list[tuple[int, int]]] = {}
@@ -362,13 +365,13 @@ def _matrix(ax: Axes, matrix: Array, colours: _Colours) -> None:
         for i, j in cells:
             ax.text(
                 j, i, f"{matrix[i, j]:.{digits}f}", ha="center", va="center",
-                fontsize=min(12, cell * 0.32), color=colours[ink or "cell-high"],
+                fontsize=size, color=colours[ink or "cell-high"],
             )  # fmt: skip
     ax.set_xlim(-0.5, n - 0.5)
     ax.set_ylim(n - 0.5, -0.5)
     ax.grid(False)
     step = _step(n, 20 / cell)
-    places = [p for p in range(n) if p == 0 or (p + 1) % step == 0]
+    places = [p for p in range(n) if (p + 1) % step == 0 or (p == 0 and step != 2)]
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(places, [str(p + 1) for p in places])
     ax.xaxis.tick_top()
@@ -408,12 +411,14 @@ def _percent_axis(ax: Axes, series: Sequence[Series]) -> None:
     high = min(100, 10 * math.ceil((high + 1) / 10))
     room = (high - low) * 0.03
     ax.set_ylim(low - (room if low == 0 else 0), high + room)
-    ax.set_yticks(range(int(low), int(high) + 1, 10 if high - low <= 60 else 20))
+    ax.set_yticks(
+        range(int(low), int(high) + 1, 5 if high - low <= 20 else 10 if high - low <= 60 else 20)
+    )
 
 
 def _task_ticks(ax: Axes, n: int, width: float) -> None:
     step = _step(n, 24 / ((width - 62) / n))
-    ax.set_xticks([t for t in range(1, n + 1) if t % step == 0 or (t == 1 and step > 1)])
+    ax.set_xticks([t for t in range(1, n + 1) if t % step == 0 or (t == 1 and step != 2)])
 
 
 def _step(n: int, least: float) -> int:

@@ -15,9 +15,16 @@ from typing import Any
 import numpy as np
 
 from evenstream import __version__
+from evenstream.errors import EvenstreamError
 from evenstream.report import figures
 from evenstream.report.runs import Array, Run, Series, collect, load_runs
-from evenstream.report.summary import format_interval, summarise, verdict
+from evenstream.report.summary import (
+    format_interval,
+    format_spread,
+    seconds_digits,
+    summarise,
+    verdict,
+)
 
 __all__ = ["write_report"]
 
@@ -34,28 +41,41 @@ def write_report(directory: Path | str, output: Path | str | None = None) -> Pat
 
     Args:
         directory: a run directory, or a comparison directory with `runs/<method>/seed-<s>/`.
-        output: the file to write; `report.html` in the directory unless told otherwise.
+        output: the file to write, or a directory to write `report.html` to; by default the
+            directory of the runs.
 
     Raises:
-        EvenstreamError: there is no run in the directory, or its runs cannot be compared.
+        EvenstreamError: there is no run in the directory, its runs cannot be compared, or the
+            file cannot be written.
     """
     directory = Path(directory)
     runs = load_runs(directory)
     page = _page(directory, runs)
-    path = directory / "report.html" if output is None else Path(output)
+    path = directory if output is None else Path(output)
+    if path.is_dir():
+        path = path / "report.html"
+    try:
+        _replace(path, page)
+    except OSError as error:
+        raise EvenstreamError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    draft = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
+            file.write(text)
         umask = os.umask(0)
         os.umask(umask)
-        Path(draft).chmod(0o666 & ~umask)
-        Path(draft).replace(path)
+        draft.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
+        draft.replace(path)
     except BaseException:
-        Path(draft).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
-    return path
 
 
 @dataclass(frozen=True)
@@ -145,7 +165,8 @@ def _lead(data: _Data) -> str:
         ((name, entry),) = methods.items()
         text = (
             f"{_code(name)} ended with an average accuracy of <strong>"
-            f"{_spread(entry['A_T'])}&nbsp;%</strong> over all tasks{_over(entry['seeds'])}"
+            f"<span class=nowrap>{_spread(entry['A_T'])} %</span></strong> over all tasks"
+            f"{_over(entry['seeds'])}"
         )
         if entry["F_T"]["mean"] is None:
             return f"{text}."
@@ -157,7 +178,8 @@ def _lead(data: _Data) -> str:
     best, second = ranked[:2]
     text = (
         f"{_code(best)} ended with the highest average accuracy: <strong>"
-        f"{_spread(methods[best]['A_T'])}&nbsp;%</strong>{_over(methods[best]['seeds'])}."
+        f"<span class=nowrap>{_spread(methods[best]['A_T'])} %</span></strong>"
+        f"{_over(methods[best]['seeds'])}."
     )
     pair = _pair(data.summary, best, second)
     if pair is None:
@@ -257,7 +279,7 @@ def _results(data: _Data) -> str:
             ("Final accuracy", f"{_spread(entry['A_T'])}"),
             ("Forgetting", _spread(entry["F_T"])),
             ("Seeds", str(len(entry["seeds"]))),
-            ("Training seconds", _spread(entry["train_seconds"])),
+            ("Training seconds", _spread(entry["train_seconds"], seconds_digits(entry))),
         )
         body = "".join(
             f'<td role="cell" data-label="{label}"><span class="nowrap">{value}</span></td>'
@@ -347,10 +369,10 @@ def _differences(data: _Data) -> str:
 
 def _accuracy(data: _Data) -> str:
     several = any(len(s.seeds) > 1 for s in data.series)
-    band = " The band is one standard deviation over seeds." if several else ""
+    band = "; the band is one standard deviation over seeds" if several else ""
     caption = (
         "Each point is the accuracy averaged over all tasks learned so far; a line that falls "
-        f"slowly has learned new tasks without losing the old ones.{band}"
+        f"slowly has learned new tasks without losing the old ones{band}."
     )
     final = ", ".join(f"{s.name} {_number(s.accuracy[-1])} %" for s in data.series)
     label = f"Line chart of average accuracy after each task. After the last task: {final}."
@@ -373,28 +395,31 @@ def _accuracy(data: _Data) -> str:
 def _matrices(data: _Data) -> str:
     width, _ = figures.matrix_size(data.series[0].n_tasks)
     n = data.series[0].n_tasks
-    least = min(width, max(300, n * 24 + 50)) if n <= 25 else min(width, 300)
+    least = min(width, max(300, n * 24 + 50)) if n <= 25 else min(width, 480)
     maps = []
     for s in data.series:
         last = ", ".join(_number(v) for v in s.matrix[-1])
         label = f"Heat map of the accuracy of {s.name}. Last row, tasks in order: {last} percent."
         svg = _label(figures.matrix_svg(s, salt=f"matrix{s.index}"), label)
-        svg = svg.replace("<svg ", f'<svg style="width:max({least}px,min({width}px,100%))" ', 1)
+        size = f"width:max({least}px,min({round(1.25 * width)}px,100%))"
+        svg = svg.replace("<svg ", f'<svg style="{size}" ', 1)
         heading = f"<h3>{_method(s)}</h3>"
         region = _scroll(svg, f"Accuracy matrix of {s.name}")
-        maps.append(f'<div class="map" style="width:{width}px">{heading}{region}</div>')
+        maps.append(f'<div class="map">{heading}{region}</div>')
     caption = (
         "Read a column from top to bottom to follow one task: its first number is the accuracy "
         "right after learning it, and numbers that shrink further down show forgetting."
     )
     scale = '<p class="scale" aria-hidden="true">0 %<i></i>100 %</p>'
+    if least > _NARROW[0]:
+        scale += '\n<p class="narrow quiet">Swipe a map sideways to see all tasks.</p>'
     return _chart(
         "matrices",
         "Accuracy on every task",
         caption,
-        f'<div class="maps">\n{chr(10).join(maps)}\n</div>',
+        f'<div class="maps" style="--map:{width}px">\n{chr(10).join(maps)}\n</div>',
         scale,
-        tall=True,
+        tall=len(maps) > 1 or width > _WIDE[0],
     )
 
 
@@ -666,9 +691,12 @@ def _sentence(pair: Mapping[str, Any]) -> str:
 
 
 def _span(interval: Mapping[str, Any], *, flip: bool = False) -> str:
-    """Return "low to high", of the negated interval to go with words such as "less"."""
+    """Return "low to high"; flipped, of the negated interval, to go with words such as "less"."""
     low, high = interval["low"], interval["high"]
-    return f"{_signed(-high)} to {_signed(-low)}" if flip else f"{_signed(low)} to {_signed(high)}"
+    if low <= 0 <= high:
+        return f"{_signed(low)} to {_signed(high)}"
+    ends = sorted((abs(low), abs(high))) if flip else (low, high)
+    return " to ".join(_signed(end, plus=False) for end in ends)
 
 
 def _pair(summary: Mapping[str, Any], a: str, b: str) -> dict[str, float | None] | None:
@@ -693,13 +721,13 @@ def _over(seeds: Sequence[int]) -> str:
     return f" over {len(seeds)} seeds" if len(seeds) > 1 else ""
 
 
-def _spread(spread: Mapping[str, Any]) -> str:
+def _spread(spread: Mapping[str, Any], digits: int = 1) -> str:
     if spread["mean"] is None:
         return "–"
-    mean = _signed(spread["mean"], plus=False)
+    mean = format_spread({**spread, "std": None}, digits)
     if spread["std"] is None:
         return mean
-    return f'{mean} <span class="pm">± {spread["std"]:.1f}</span>'
+    return f'{mean} <span class="pm">± {spread["std"]:.{digits}f}</span>'
 
 
 def _number(value: float) -> str:

@@ -7,7 +7,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.errors import DataError, EvenstreamError, InputError
-from evenstream.metrics import as_matrix
+from evenstream.metrics import as_matrix, average_accuracies
 
 __all__ = ["FORMAT", "Run", "Series", "collect", "load_runs", "number"]
 
@@ -35,6 +35,7 @@ class Run:
         env: the content of `env.json`; empty when it is missing.
         config: the text of `config.toml`; empty when it is missing.
         problem: why the run cannot be shown, in words; `None` for a run in order.
+        sibling: the method of other runs in the same folder, for a run that does not say.
     """
 
     directory: Path
@@ -42,6 +43,7 @@ class Run:
     env: Mapping[str, Any] = field(default_factory=dict)
     config: str = ""
     problem: str | None = None
+    sibling: str = ""
 
     @property
     def finished(self) -> bool:
@@ -55,11 +57,11 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's name, from the metrics, else the configuration, else the folder."""
+        """The method's name: from the metrics, the configuration, a sibling or the folder."""
         if "method" in self.metrics:
             return str(self.metrics["method"])
-        configured = self._configured("method")
-        return configured or self.directory.parent.name or self.directory.name
+        folder = self.directory.resolve().parent.name
+        return self._configured("method") or self.sibling or folder
 
     @property
     def seed(self) -> int | str:
@@ -114,11 +116,13 @@ def load_runs(directory: Path | str) -> list[Run]:
         )
     order = _method_order(directory / "summary.json")
     found = [_load_run(place) for place in places]
+    known = {run.directory.parent: run.method for run in found if "method" in run.metrics}
+    found = [replace(run, sibling=known.get(run.directory.parent, "")) for run in found]
 
     def key(run: Run) -> tuple[int, str, str, int, str]:
-        known = order.index(run.method) if run.method in order else len(order)
+        place = order.index(run.method) if run.method in order else len(order)
         seed = run.seed if isinstance(run.seed, int) else 10**18
-        return known, run.directory.parent.name, run.method, seed, run.directory.name
+        return place, run.directory.parent.name, run.method, seed, run.directory.name
 
     return sorted(found, key=key)
 
@@ -179,7 +183,7 @@ def collect(runs: Iterable[Run]) -> list[Series]:
         if len(set(seeds)) < len(seeds):
             raise InputError(f"a seed of {name!r} occurs more than once; remove one of the runs")
         n = len(members[0].metrics["tasks"])
-        accuracy = np.stack([_vector(run.metrics.get("average_accuracy"), n) for run in members])
+        accuracy = np.stack([_vector(_accuracies(run.metrics), n) for run in members])
         result.append(
             Series(
                 name=name,
@@ -274,6 +278,14 @@ def _method_order(summary: Path) -> list[str]:
     content, _ = _read_json(summary)
     methods = content.get("methods")
     return [str(name) for name in methods] if isinstance(methods, dict | list) else []
+
+
+def _accuracies(metrics: Mapping[str, Any]) -> object:
+    """Return the averages as recorded, or worked out from the matrix if they were not."""
+    recorded = metrics.get("average_accuracy")
+    if isinstance(recorded, list) and len(recorded) == len(metrics["tasks"]):
+        return recorded
+    return average_accuracies(metrics["accuracy_matrix"])
 
 
 def _vector(values: object, n: int) -> Array:

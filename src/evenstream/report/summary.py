@@ -12,7 +12,14 @@ from evenstream.statistics import mean_std, paired_difference
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["format_interval", "format_spread", "render_table", "summarise", "verdict"]
+__all__ = [
+    "format_interval",
+    "format_spread",
+    "render_table",
+    "seconds_digits",
+    "summarise",
+    "verdict",
+]
 
 _MEASURES = ("A_T", "F_T", "train_seconds")
 
@@ -85,7 +92,7 @@ def render_table(summary: Mapping[str, Any]) -> list[Table]:
             format_spread(entry["A_T"]),
             format_spread(entry["F_T"]),
             str(len(entry["seeds"])),
-            format_spread(entry["train_seconds"]),
+            format_spread(entry["train_seconds"], seconds_digits(entry)),
         )
     tables = [results]
     if summary["differences"]:
@@ -116,6 +123,12 @@ def format_spread(spread: Mapping[str, Any] | None, digits: int = 1) -> str:
         return "–"
     mean = f"{_plain(spread['mean'], digits)}"
     return mean if spread["std"] is None else f"{mean} ± {spread['std']:.{digits}f}"
+
+
+def seconds_digits(entry: Mapping[str, Any]) -> int:
+    """Return the digits to show of a method's training seconds: two for short runs."""
+    mean = entry["train_seconds"]["mean"]
+    return 2 if mean is not None and mean < 10 else 1
 
 
 def format_interval(interval: Mapping[str, Any] | None, digits: int = 1) -> str:

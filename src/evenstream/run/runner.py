@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -23,16 +18,13 @@ from evenstream.learner import Learner
 from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.environment import describe_environment
 from evenstream.run.events import EventLog, cut_back
+from evenstream.run.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.progress import Progress, Silent
 from evenstream.streams import Stream, open_stream
 
 METRICS = "metrics.json"
 CHECKPOINTS = "checkpoint"
 FLUSH_SECONDS = 2.0
-
-
-class Interrupted(EvenstreamError):
-    """The run was stopped by a signal; it has been saved."""
 
 
 @dataclass
@@ -50,21 +42,28 @@ class Position:
     single_class_steps: int = 0
 
 
-def start_run(config: RunConfig, out: Path, progress: Progress | None = None) -> dict[str, Any]:
-    """Make a run in a new folder; returns its metrics."""
+def start_run(
+    config: RunConfig, out: Path, progress: Progress | None = None, stop: StopFlag | None = None
+) -> dict[str, Any]:
+    """Make a run in a new folder; returns its metrics.
+
+    Without a `stop` flag, Ctrl-C and SIGTERM save the run and raise `Interrupted`.
+    """
     stream = prepare(config)
     claim_folder(out)
     config.write(out)
-    return _execute(config, stream, out, progress or Silent())
+    return _execute(config, stream, out, progress or Silent(), stop)
 
 
-def resume_run(out: Path, progress: Progress | None = None) -> dict[str, Any]:
+def resume_run(
+    out: Path, progress: Progress | None = None, stop: StopFlag | None = None
+) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint; a finished run is left alone."""
     config = RunConfig.read(out)
     finished = read_metrics(out)
     if finished is not None and finished["status"] == "finished":
         return finished
-    return _execute(config, prepare(config), out, progress or Silent())
+    return _execute(config, prepare(config), out, progress or Silent(), stop)
 
 
 def read_metrics(out: Path) -> dict[str, Any] | None:
@@ -136,16 +135,21 @@ def _make_learner(
     )
 
 
-def _execute(config: RunConfig, stream: Stream, out: Path, progress: Progress) -> dict[str, Any]:
+def _execute(
+    config: RunConfig, stream: Stream, out: Path, progress: Progress, stop: StopFlag | None
+) -> dict[str, Any]:
     torch.set_num_threads(config.threads)
     try:
         environment = json.dumps(describe_environment(), indent=1)
         (out / "env.json").write_text(environment, encoding="utf-8")
         run = _Run(config, stream, out, progress)
         try:
-            with _stop_on_signal() as stop:
+            if stop is not None:
                 return run.go(stop)
+            with stop_on_signal() as signalled:
+                return run.go(signalled)
         finally:
+            progress.close()
             run.close()
     except OSError as error:
         raise EvenstreamError(
@@ -177,7 +181,7 @@ class _Run:
     def close(self) -> None:
         self.events.close()
 
-    def go(self, stop: threading.Event) -> dict[str, Any]:
+    def go(self, stop: StopFlag) -> dict[str, Any]:
         steps = [self.stream.steps(task, self.config.batch) for task in range(len(self.stream))]
         self.progress.start(self.config.method, self.config.seed, sum(steps), self.learner.step)
         while self.at.task < len(self.stream):
@@ -190,7 +194,7 @@ class _Run:
         self.progress.finish(found)
         return found
 
-    def _train_task(self, stop: threading.Event) -> None:
+    def _train_task(self, stop: StopFlag) -> None:
         task = self.at.task
         if not self.learner.in_task and self.stream.boundaries:
             self.learner.start_task(self.stream.label_counts(task))
@@ -314,24 +318,3 @@ class _Run:
 def _typed(label: Any) -> tuple[str, Any]:
     """A key that keeps `True` and `1` apart."""
     return type(label).__name__, label
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and SIGTERM into a request to stop after the step; twice stops at once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def request(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -30,7 +30,7 @@ STREAMS: dict[str, StreamInfo] = {
     "c-digits": StreamInfo(
         "digits",
         5,
-        Protocol(batch=10, replay_batch=10, memory=100),
+        Protocol(batch=10, replay_batch=10, memory=100, lr=0.1),
         "scikit-learn's 8x8 digits, 5 tasks of 2 classes; embedded, needs no download",
     ),
     "c-mnist": StreamInfo("mnist", 5, Protocol(), "handwritten digits, 5 tasks of 2 classes"),

@@ -1,0 +1,74 @@
+"""The command line. Nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import sys
+
+import tyro
+
+from evenstream import __version__
+from evenstream.cli import data_commands
+from evenstream.cli.catalogue_commands import methods, streams
+from evenstream.cli.run_commands import compare, report, resume, run
+from evenstream.errors import EvenstreamError
+
+DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit Adjusted Softmax.
+
+Start here:  evenstream compare er er-las --stream c-digits
+"""
+
+
+def data() -> int:
+    """Data sets: `data list`, `data get NAME`, `data verify NAME`, `data import NAME DIR`."""
+    return _dispatch("evenstream data", data_commands.COMMANDS, ["--help"])
+
+
+COMMANDS = {
+    "run": run,
+    "compare": compare,
+    "resume": resume,
+    "report": report,
+    "methods": methods,
+    "streams": streams,
+    "data": data,
+}
+
+
+def _dispatch(program: str, commands: dict[str, object], arguments: list[str]) -> int:
+    description = DESCRIPTION if commands is COMMANDS else data.__doc__
+    result: int = tyro.extras.subcommand_cli_from_dict(
+        commands,  # type: ignore[arg-type]
+        prog=program,
+        description=description,
+        args=arguments,
+        config=(tyro.conf.OmitSubcommandPrefixes,),
+    )
+    return result
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit status: 0 done, 1 something failed, 2 bad input."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["--version"], ["-V"]):
+        print(f"evenstream {__version__}")
+        return 0
+    try:
+        if words[:1] == ["data"]:
+            return _dispatch("evenstream data", data_commands.COMMANDS, words[1:] or ["--help"])
+        return _dispatch("evenstream", COMMANDS, words or ["--help"])
+    except EvenstreamError as error:
+        from evenstream.run.interruption import Interrupted
+
+        stopped = isinstance(error, Interrupted)
+        print(f"{'' if stopped else 'error: '}{error}", file=sys.stderr)
+        return 130 if stopped else 2
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Flags shared by `run` and `compare`, and how they combine with a stream's protocol."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import tyro
+
+if TYPE_CHECKING:
+    from evenstream.run.config import RunConfig
+
+T = TypeVar("T")
+
+_STREAM = "(default: the stream's)"
+StreamInt = Annotated[
+    int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=_STREAM)
+]
+StreamFloat = Annotated[
+    float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint=_STREAM)
+]
+StreamText = Annotated[
+    str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=_STREAM)
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """options of the run"""
+
+    stream: Annotated[str, tyro.conf.arg(metavar="STREAM")] = "c-digits"
+    """A stream's name (see `evenstream streams`) or an .npz file."""
+    memory: StreamInt = None
+    """Samples kept for replay; 0 means none."""
+    seed: int = 0
+    """Everything random derives from it; `compare` counts up from it."""
+    batch: StreamInt = None
+    """Samples that arrive in each step."""
+    replay_batch: StreamInt = None
+    """Stored samples replayed in each step."""
+    lr: StreamFloat = None
+    """Learning rate."""
+    network: StreamText = None
+    """mlp, convnet, resnet18 or slim-resnet18."""
+    augment: StreamText = None
+    """none, or parts joined by +: crop, flip, resized-crop."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    """Optimiser."""
+    momentum: float = 0.0
+    """Of sgd."""
+    weight_decay: float = 0.0
+    """Of any optimiser."""
+    device: str = "cpu"
+    """cpu, cuda, cuda:1, ..."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto is bfloat16 on CPUs with AMX, else float32."""
+    threads: int = 1
+    """Threads of a run; results are exact, bit for bit, on one."""
+    class_order: Literal["label", "seed"] = "label"
+    """Order in which the classes arrive."""
+    tasks: StreamInt = None
+    """Groups that the classes are cut into."""
+    test_fraction: Annotated[
+        float | None,
+        tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: 0.2 if it has none)"),
+    ] = None
+    """Part of an .npz file without a test set that is kept for testing."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints (there is one after each task anyway)."""
+
+    def resolve(self, method: str) -> RunConfig:
+        """The full configuration of a run: the stream's protocol under these flags."""
+        from evenstream.errors import InputError
+        from evenstream.run.config import RunConfig
+        from evenstream.streams import open_stream
+
+        for name, least in (("threads", 1), ("checkpoint_every", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"--{name.replace('_', '-')} must be {least} or more")
+        if self.test_fraction is not None and not 0 < self.test_fraction < 1:
+            raise InputError("--test-fraction must lie between 0 and 1")
+        protocol = open_stream(
+            self.stream, tasks=self.tasks, test_fraction=self.test_fraction
+        ).protocol
+        return RunConfig(
+            method=method,
+            stream=self.stream if self.stream.startswith("c-") else os.path.abspath(self.stream),
+            seed=self.seed,
+            memory=_given(self.memory, protocol.memory),
+            batch=_given(self.batch, protocol.batch),
+            replay_batch=_given(self.replay_batch, protocol.replay_batch),
+            lr=_given(self.lr, protocol.lr),
+            network=_given(self.network, protocol.network),
+            augment=_given(self.augment, protocol.augment),
+            optimizer=self.optimizer,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            device=self.device,
+            dtype=self.dtype,
+            threads=self.threads,
+            class_order=self.class_order,
+            tasks=self.tasks or 0,
+            test_fraction=self.test_fraction or 0.0,
+            checkpoint_every=self.checkpoint_every,
+        )
+
+
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value

@@ -1,0 +1,137 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from evenstream.errors import InputError
+from evenstream.report import render_table, summarise
+
+
+def run(method, seed, accuracy, forgetting=10.0, seconds=3.0, status="finished"):
+    return {
+        "method": method,
+        "seed": seed,
+        "status": status,
+        "A_T": accuracy,
+        "F_T": forgetting,
+        "train_seconds": seconds,
+    }
+
+
+RUNS = [
+    run("er", 0, 60.0, 30.0),
+    run("er", 1, 62.0, 32.0),
+    run("er", 2, 64.0, 34.0),
+    run("er-las", 0, 71.0, 19.0),
+    run("er-las", 1, 72.0, 20.0),
+    run("er-las", 2, 76.0, 24.0),
+]
+
+
+def text(summary, width=80):
+    console = Console(file=io.StringIO(), width=width)
+    for table in render_table(summary):
+        console.print(table)
+    return console.file.getvalue()
+
+
+def test_means_deviations_and_values():
+    summary = summarise(RUNS)
+    er = summary["methods"]["er"]
+    assert er["seeds"] == [0, 1, 2]
+    assert er["A_T"] == {"mean": 62.0, "std": 2.0, "values": [60.0, 62.0, 64.0]}
+    assert er["F_T"]["mean"] == 32.0
+    assert er["train_seconds"] == {"mean": 3.0, "std": 0.0, "values": [3.0, 3.0, 3.0]}
+    assert list(summary["methods"]) == ["er", "er-las"]
+
+
+def test_paired_differences():
+    (pair,) = summarise(RUNS)["differences"]
+    assert (pair["method"], pair["baseline"], pair["seeds"]) == ("er-las", "er", [0, 1, 2])
+    # Differences 11, 10, 12: mean 11, deviation 1, t(0.975, 2) = 4.302653.
+    assert pair["A_T"]["mean"] == pytest.approx(11)
+    assert pair["A_T"]["low"] == pytest.approx(11 - 2.484138, abs=1e-5)
+    assert pair["A_T"]["high"] == pytest.approx(11 + 2.484138, abs=1e-5)
+    assert pair["F_T"]["mean"] == pytest.approx(-11)
+
+
+def test_only_shared_seeds_are_paired():
+    runs = [run("a", 0, 50), run("a", 1, 60), run("b", 1, 65), run("b", 2, 99), run("c", 7, 1)]
+    pairs = summarise(runs)["differences"]
+    assert [(p["method"], p["baseline"], p["seeds"]) for p in pairs] == [("b", "a", [1])]
+    assert pairs[0]["A_T"] == {"mean": 5.0, "low": None, "high": None, "n": 1, "std": None}
+
+
+def test_order_of_seeds_does_not_matter():
+    forward, backward = summarise(RUNS), summarise([*RUNS[:3], *RUNS[:2:-1]])
+    expected, found = forward["differences"][0]["A_T"], backward["differences"][0]["A_T"]
+    assert found == pytest.approx(expected)
+
+
+def test_every_later_method_is_compared_with_every_earlier_one():
+    runs = [run(name, 0, 50) for name in "abcd"]
+    pairs = [(p["method"], p["baseline"]) for p in summarise(runs)["differences"]]
+    assert pairs == [("b", "a"), ("c", "a"), ("c", "b"), ("d", "a"), ("d", "b"), ("d", "c")]
+
+
+def test_unfinished_runs_do_not_count_but_are_listed():
+    runs = [*RUNS, run("er", 3, 1.0, status="running"), run("new", 0, None, status="failed")]
+    summary = summarise(runs)
+    assert summary["methods"]["er"]["seeds"] == [0, 1, 2]
+    assert "new" not in summary["methods"]
+    assert summary["unfinished"] == [
+        {"method": "er", "seed": 3, "status": "running"},
+        {"method": "new", "seed": 0, "status": "failed"},
+    ]
+
+
+def test_undefined_forgetting():
+    summary = summarise([run("a", 0, 90, None), run("b", 0, 80, None)])
+    assert summary["methods"]["a"]["F_T"] == {"mean": None, "std": None, "values": [None]}
+    assert summary["differences"][0]["F_T"] is None
+    assert "–" in text(summary)
+
+
+def test_a_seed_cannot_occur_twice():
+    with pytest.raises(InputError, match="seed 0 of 'a'"):
+        summarise([run("a", 0, 1), run("a", 0, 2)])
+
+
+def test_summary_is_json():
+    summary = summarise(RUNS)
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_nothing_finished():
+    summary = summarise([])
+    assert summary["methods"] == {} and summary["differences"] == []
+    assert len(render_table(summary)) == 1
+
+
+def test_tables_show_the_numbers():
+    shown = text(summarise(RUNS))
+    for part in ("er-las", "62.0 ± 2.0", "73.0 ± 2.6", "32.0 ± 2.0", "+11.0", "[+8.5, +13.5]"):
+        assert part in shown
+    assert "−11.0" in shown
+    assert "more accurate" in shown
+    assert "highe" in shown and "…" not in shown
+
+
+def test_names_are_not_markup():
+    shown = text(summarise([run("[red]x[/red]", 0, 1), run("er-las:[bold]", 0, 2)]))
+    assert "[red]x[/red]" in shown and "er-las:[bold]" in shown
+
+
+@pytest.mark.parametrize(
+    ("shift", "words"), [(10, "more accurate"), (-10, "less accurate"), (0.1, "no clear")]
+)
+def test_verdict(shift, words):
+    runs = [run("a", s, 50 + s) for s in range(3)]
+    runs += [run("b", s, 50 + s + shift + 0.5 * (s - 1)) for s in range(3)]
+    assert words in text(summarise(runs), width=120)
+
+
+def test_negative_zero_is_zero():
+    shown = text(summarise([run("a", 0, 50, -0.01), run("b", 0, 50.01, -0.01)]))
+    assert "−0.0" not in shown and "+0.0" not in shown
