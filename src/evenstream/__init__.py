@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from evenstream.criteria import CrossEntropy, LogitAdjustedSoftmax
     from evenstream.errors import EvenstreamError
-    from evenstream.learner import Learner
+    from evenstream.learner.learner import Learner
+    from evenstream.learner.step import Step, StepResult
     from evenstream.methods import Method, register
-    from evenstream.step import Step, StepResult
+    from evenstream.slots.criteria import CrossEntropy, LogitAdjustedSoftmax
 
 _HOME = {
-    "CrossEntropy": "evenstream.criteria",
+    "CrossEntropy": "evenstream.slots.criteria",
     "EvenstreamError": "evenstream.errors",
-    "Learner": "evenstream.learner",
-    "LogitAdjustedSoftmax": "evenstream.criteria",
+    "Learner": "evenstream.learner.learner",
+    "LogitAdjustedSoftmax": "evenstream.slots.criteria",
     "Method": "evenstream.methods",
-    "Step": "evenstream.step",
-    "StepResult": "evenstream.step",
+    "Step": "evenstream.learner.step",
+    "StepResult": "evenstream.learner.step",
     "register": "evenstream.methods",
 }
 

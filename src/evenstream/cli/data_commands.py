@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -93,4 +94,9 @@ def _show(statuses: list[FileStatus], name: str) -> int:
     return 0 if good else 1
 
 
-COMMANDS = {"list": list_, "get": get, "verify": verify, "import": import_}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "list": list_,
+    "get": get,
+    "verify": verify,
+    "import": import_,
+}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import tyro
 
@@ -17,13 +19,15 @@ DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit
 Start here:  evenstream compare er er-las --stream c-digits
 """
 
+Commands = dict[str, Callable[..., Any]]
+
 
 def data() -> int:
     """Data sets: `data list`, `data get NAME`, `data verify NAME`, `data import NAME DIR`."""
     return _dispatch("evenstream data", data_commands.COMMANDS, ["--help"])
 
 
-COMMANDS = {
+COMMANDS: Commands = {
     "run": run,
     "compare": compare,
     "resume": resume,
@@ -34,10 +38,12 @@ COMMANDS = {
 }
 
 
-def _dispatch(program: str, commands: dict[str, object], arguments: list[str]) -> int:
+def _dispatch(
+    program: str, commands: Mapping[str, Callable[..., int]], arguments: list[str]
+) -> int:
     description = DESCRIPTION if commands is COMMANDS else data.__doc__
     result: int = tyro.extras.subcommand_cli_from_dict(
-        commands,  # type: ignore[arg-type]
+        commands,
         prog=program,
         description=description,
         args=arguments,

@@ -135,7 +135,13 @@ def report(
 
 
 def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     from evenstream.report import write_report
     from evenstream.report.summary import render_table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
@@ -14,15 +14,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STREAM = "(default: the stream's)"
-StreamInt = Annotated[
-    int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=_STREAM)
-]
-StreamFloat = Annotated[
-    float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint=_STREAM)
-]
-StreamText = Annotated[
-    str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=_STREAM)
-]
+StreamInt = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=_STREAM)]
+StreamFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint=_STREAM)]
+StreamText = Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=_STREAM)]
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class Settings:
         """The full configuration of a run: the stream's protocol under these flags."""
         from evenstream.errors import InputError
         from evenstream.run.config import RunConfig
-        from evenstream.streams import open_stream
+        from evenstream.streams import STREAMS, open_stream
 
         for name, least in (("threads", 1), ("checkpoint_every", 1)):
             if getattr(self, name) < least:
@@ -85,7 +79,7 @@ class Settings:
         ).protocol
         return RunConfig(
             method=method,
-            stream=self.stream if self.stream.startswith("c-") else os.path.abspath(self.stream),
+            stream=self.stream if self.stream in STREAMS else str(Path(self.stream).absolute()),
             seed=self.seed,
             memory=_given(self.memory, protocol.memory),
             batch=_given(self.batch, protocol.batch),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from evenstream.criteria import LogitAdjustedSoftmax
-from evenstream.priors import (
+from evenstream.slots.criteria import LogitAdjustedSoftmax
+from evenstream.slots.priors import (
     ExponentialWindow,
     MacroPrior,
     PriorEstimator,

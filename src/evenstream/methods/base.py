@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.errors import InputError, UnknownName
-from evenstream.inference import ArgMax, InferenceRule
+from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
+from evenstream.learner.rows import Rows
 from evenstream.methods.adjustment import LogitAdjustment
-from evenstream.optimizers import load_optimizer_state, optimizer_state
-from evenstream.retrieval import Retrieval, Uniform
-from evenstream.rows import Rows
-from evenstream.updates import Reservoir, Update
+from evenstream.slots.inference import ArgMax, InferenceRule
+from evenstream.slots.retrieval import Retrieval, Uniform
+from evenstream.slots.updates import Reservoir, Update
 
 if TYPE_CHECKING:
-    from evenstream.learner import Learner
-    from evenstream.step import Step
+    from evenstream.learner.learner import Learner
+    from evenstream.learner.step import Step
 
 Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
 """boundaries: start_task/end_task are called. label_counts: start_task gets the task's label
@@ -193,8 +193,10 @@ def make_method(spec: str) -> Method:
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if key not in known:
-            extra = "" if adjusted or key not in _options(LogitAdjustment) else (
-                f" ({key} is an option of {name}-las)"
+            extra = (
+                ""
+                if adjusted or key not in _options(LogitAdjustment)
+                else (f" ({key} is an option of {name}-las)")
             )
             raise InputError(
                 f"method {name} has no option {key!r}{extra}; it has: {', '.join(known) or 'none'}"

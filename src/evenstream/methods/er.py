@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from evenstream.learner.step import Step
 from evenstream.methods.base import Method, register
-from evenstream.step import Step
 
 
 @register("er")

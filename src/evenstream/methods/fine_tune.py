@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
 from evenstream.methods.base import Method, register
-from evenstream.rows import Rows
-from evenstream.step import Step
 
 
 @register("fine-tune")

@@ -55,9 +55,7 @@ def read_toml(path: Path, known: set[str]) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise EvenstreamError(
-            f"{path.parent} holds no run: {path.name} is missing"
-        ) from None
+        raise EvenstreamError(f"{path.parent} holds no run: {path.name} is missing") from None
     except (OSError, ValueError) as error:
         raise EvenstreamError(f"{path} cannot be read: {error}") from None
     unknown = values.keys() - known

@@ -14,7 +14,7 @@ import torch
 from evenstream import metrics
 from evenstream.checkpoint import has_checkpoint, read_checkpoint, write_checkpoint
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
-from evenstream.learner import Learner
+from evenstream.learner.learner import Learner
 from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.environment import describe_environment
 from evenstream.run.events import EventLog, cut_back

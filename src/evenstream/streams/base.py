@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.data import Dataset
-from evenstream.labels import Label
+from evenstream.learner.labels import Label
 
 Indices = NDArray[np.int64]
 
@@ -98,6 +98,6 @@ class Stream:
 
 
 def _generator(seed: int, *names: str | int) -> np.random.Generator:
-    from evenstream.randomness import derive_seed
+    from evenstream.learner.randomness import derive_seed
 
     return np.random.default_rng(derive_seed(seed, "stream", *names))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from evenstream.rows import Rows
+from evenstream.learner.rows import Rows
 
 if TYPE_CHECKING:
-    from evenstream.step import Step
+    from evenstream.learner.step import Step
 
 
 class Retrieval:

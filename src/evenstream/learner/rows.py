@@ -70,7 +70,7 @@ def joint_view(groups: Sequence[Rows]) -> Tensor:
     if all(group.made is None for group in groups):
         first = groups[0]
         joint = first.preprocess.train(torch.cat([g.raw for g in groups]), first.generator)
-        for group, view in zip(groups, joint.split([len(g) for g in groups]), strict=True):
+        for group, view in zip(groups, torch.split(joint, [len(g) for g in groups]), strict=True):
             group.made = view
         return joint
     return torch.cat([group.x for group in groups])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evenstream.errors import InputError
-from evenstream.randomness import make_generator
+from evenstream.learner.randomness import make_generator
 
 
 def pad_classes(weights: Tensor, n_classes: int) -> Tensor:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from evenstream.memory import Memory
-from evenstream.network import Classifier
+from evenstream.learner.classifier import Classifier
+from evenstream.learner.memory import Memory
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evenstream.randomness import make_generator
+from evenstream.learner.randomness import make_generator
 
 
 class GrowingHead(nn.Module):
@@ -74,7 +74,8 @@ class Classifier(nn.Module):
             torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32),
             single_row_statistics(self._norms, len(x)),
         ):
-            return self.backbone(x).float()
+            features: Tensor = self.backbone(x)
+            return features.float()
 
     def logits(self, features: Tensor) -> Tensor:
         """Logits of given features, in float32."""

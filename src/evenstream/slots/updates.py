@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from evenstream.memory import Memory
+from evenstream.learner.memory import Memory
 
 
 class Update:

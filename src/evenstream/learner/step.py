@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from evenstream.augment import Preprocess
-from evenstream.criteria import CrossEntropy, Reduction
-from evenstream.memory import X, Y, Memory
-from evenstream.network import Classifier
-from evenstream.randomness import Randomness
-from evenstream.retrieval import Retrieval
-from evenstream.rows import Rows, joint_view
+from evenstream.learner.classifier import Classifier
+from evenstream.learner.memory import Memory, X, Y
+from evenstream.learner.randomness import Randomness
+from evenstream.learner.rows import Rows, joint_view
+from evenstream.slots.criteria import CrossEntropy, Reduction
+from evenstream.slots.retrieval import Retrieval
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.errors import InputError
-from evenstream.priors import pad_classes
+from evenstream.slots.priors import pad_classes
 
 X, Y = "x", "y"
 
@@ -26,12 +26,11 @@ class _Undo:
     before: dict[str, Tensor]
 
 
-
 class Memory:
     """Up to `capacity` raw samples (images stay uint8) with labels and a method's extra fields.
 
     Fields are allocated whole when first written; a write costs O(rows written). Which rows go
-    where is the update rule's business (`evenstream.updates`), which come back the retrieval's.
+    where is the update rule's business (`evenstream.slots.updates`), which come back the retrieval's.
     """
 
     def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.errors import InputError
-from evenstream.priors import PriorEstimator, SlidingWindow, pad_classes
+from evenstream.slots.priors import MacroPrior, PriorEstimator, SlidingWindow, pad_classes
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -46,6 +46,16 @@ class CrossEntropy(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of these rows."""
         return self.score(logits, labels)
+
+    def tell(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
+        """Hear label counts of the task and the memory (only if `needs` asks for them)."""
+
+    def state(self) -> dict[str, Any]:
+        """The statistics kept, for checkpoints."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put the statistics back."""
 
     @property
     def single_class(self) -> bool:
@@ -81,7 +91,7 @@ class LogitAdjustedSoftmax(CrossEntropy):
             classes at least as frequent as the row's own keep their place.
         window: number l of batches that π is counted over.
         reduction: "mean", "sum" or "none".
-        prior: another estimator of π (`evenstream.priors`); replaces the sliding window.
+        prior: another estimator of π (`evenstream.slots.priors`); replaces the sliding window.
     """
 
     def __init__(
@@ -109,7 +119,7 @@ class LogitAdjustedSoftmax(CrossEntropy):
         """Count the labels of the rows that the coming step trains on."""
         if labels.ndim != 1 or labels.dtype != torch.int64:
             raise InputError("labels must be a one-dimensional tensor of int64 class indices")
-        if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < n_classes):
+        if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < n_classes):
             raise InputError(f"class indices must lie in 0..{n_classes - 1}")
         self.prior.observe(labels, n_classes)
 
@@ -165,6 +175,19 @@ class LogitAdjustedSoftmax(CrossEntropy):
                 "only tau=1 takes it out exactly"
             )
         return None
+
+    def tell(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
+        """Hand the counts to the macro prior."""
+        if isinstance(self.prior, MacroPrior):
+            self.prior.tell(stream, memory, incoming, replayed)
+
+    def state(self) -> dict[str, Any]:
+        """The estimator's state."""
+        return self.prior.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put the estimator's state back."""
+        self.prior.load_state(state)
 
     def get_extra_state(self) -> dict[str, Any]:
         """`state_dict` carries the estimator's state."""

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from evenstream.errors import InputError
-from evenstream.optimizers import OPTIMIZERS
+from evenstream.learner.optimizers import OPTIMIZERS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -37,7 +37,11 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, least in (
-            ("memory", 0), ("batch", 1), ("replay_batch", 0), ("accumulate", 1), ("head_size", 0)
+            ("memory", 0),
+            ("batch", 1),
+            ("replay_batch", 0),
+            ("accumulate", 1),
+            ("head_size", 0),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:

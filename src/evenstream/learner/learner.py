@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,26 +14,22 @@ from torch import Tensor, nn
 
 from evenstream import networks
 from evenstream.augment import Preprocess
-from evenstream.checkpoint import flatten, read_checkpoint, write_checkpoint
-from evenstream.criteria import CrossEntropy, LogitAdjustedSoftmax
+from evenstream.checkpoint import read_checkpoint, write_checkpoint
 from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
-from evenstream.inference import Outputs
-from evenstream.inputs import InputKind, check_inputs
-from evenstream.labels import Label, LabelMap, label_from_json, label_to_json, plain_labels
-from evenstream.memory import X, Y, Memory
+from evenstream.learner.classifier import Classifier, GrowingHead, evaluation_mode
+from evenstream.learner.inputs import InputKind, check_inputs
+from evenstream.learner.labels import Label, LabelMap, plain_labels
+from evenstream.learner.memory import Memory, X, Y
+from evenstream.learner.optimizers import make_optimizer, replace_parameter
+from evenstream.learner.options import DTYPES, Options, resolve_device, resolve_dtype
+from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
+from evenstream.learner.randomness import Randomness, derive_seed
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step, StepResult
+from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
 from evenstream.methods import Method, TaskData, make_method
-from evenstream.network import Classifier, GrowingHead, evaluation_mode
-from evenstream.optimizers import (
-    load_optimizer_state,
-    make_optimizer,
-    optimizer_state,
-    replace_parameter,
-)
-from evenstream.options import DTYPES, Options, resolve_device, resolve_dtype
-from evenstream.priors import MacroPrior
-from evenstream.randomness import Randomness, derive_seed
-from evenstream.rows import Rows
-from evenstream.step import Step, StepResult
+from evenstream.slots.criteria import CrossEntropy
+from evenstream.slots.inference import Outputs
 
 PREDICT_BATCH = 256
 WARN_AFTER = 20
@@ -122,9 +115,8 @@ class Learner:
                 f"{self.method.name} trains only from memory, so memory=0 would learn nothing; "
                 "give it room for some samples"
             )
-        if isinstance(model, str):
-            if model not in networks.NETWORKS:
-                raise UnknownName("network", model, networks.NETWORKS)
+        if isinstance(model, str) and model not in networks.NETWORKS:
+            raise UnknownName("network", model, networks.NETWORKS)
         self.model = model
         self.preprocess = Preprocess(augment, self.options.mean, self.options.std)
         self.criterion = self._make_criterion()
@@ -137,11 +129,11 @@ class Learner:
         self.task = -1
         """Index of the current task; -1 before the first `start_task`."""
         self.in_task = False
-        self._label_map = LabelMap()
-        self._input: InputKind | None = None
-        self._task_counts: dict[Label, int] | None = None
-        self._pending: list[tuple[Tensor, list[Label]]] = []
-        self._undo: list[Callable[[], None]] = []
+        self.label_map = LabelMap()
+        self.input_kind: InputKind | None = None
+        self.task_counts: dict[Label, int] | None = None
+        self.pending: list[tuple[Tensor, list[Label]]] = []
+        self.undo: list[Undo] = []
         self._single_class_run = 0
 
     # ---- what users call ---------------------------------------------------------------------
@@ -149,7 +141,7 @@ class Learner:
     @property
     def labels(self) -> list[Label]:
         """Labels seen so far, in order of arrival: the columns of `predict_proba`."""
-        return list(self._label_map)
+        return list(self.label_map)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -162,27 +154,27 @@ class Learner:
         The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
         finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
         """
-        raw = check_inputs(x, self._input)
+        raw = check_inputs(x, self.input_kind)
         values = plain_labels(labels)
         if len(values) != len(raw):
             raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
         self._check_boundaries()
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             if self.options.accumulate == 1:
                 return self._learn_batch(raw, values)
-            if self._input is None:
-                self._input = InputKind.of(raw)
-            self._pending = [*self._pending, (raw, values)]
-            waiting = sum(len(rows) for rows, _ in self._pending)
+            if self.input_kind is None:
+                self.input_kind = InputKind.of(raw)
+            self.pending = [*self.pending, (raw, values)]
+            waiting = sum(len(rows) for rows, _ in self.pending)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
             return self._learn_pending()
 
     def flush(self) -> StepResult | None:
         """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
-        if not self._pending:
+        if not self.pending:
             return None
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             return self._learn_pending()
 
     def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> list[Label | None]:
@@ -192,7 +184,7 @@ class Learner:
         for them. Only for methods whose logits are free of the stream's priors (`-las`, tau=1).
         """
         indices = self.predict_indices(x, priors)
-        return [None if index < 0 else self._label_map[index] for index in indices.tolist()]
+        return [None if index < 0 else self.label_map[index] for index in indices.tolist()]
 
     def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
@@ -222,7 +214,7 @@ class Learner:
             counts = dict(zip(labels, label_counts.values(), strict=True))
         elif "label_counts" in self.needs:
             raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
-        self.task, self.in_task, self._task_counts = self.task + 1, True, counts
+        self.task, self.in_task, self.task_counts = self.task + 1, True, counts
         self.method.on_task_start(self, data)
 
     def end_task(self, data: TaskData | None = None) -> None:
@@ -250,34 +242,56 @@ class Learner:
         Named networks are rebuilt. A module of your own must be passed as `model`, a method that
         is not registered as `method`.
         """
-        state = read_checkpoint(Path(path))
-        return cls.from_state(state, model, method=method, device=device)
+        return cls.from_state(read_checkpoint(Path(path)), model, method=method, device=device)
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as a tree of tensors and plain values: what a checkpoint holds."""
+        return learner_state(self)
+
+    @classmethod
+    def from_state(
+        cls,
+        state: dict[str, Any],
+        model: nn.Module | None = None,
+        *,
+        method: Method | None = None,
+        device: str | None = None,
+    ) -> Learner:
+        """Rebuild a learner from what `state` returned."""
+        if state.get("kind") != "learner":
+            raise CheckpointError("this checkpoint does not hold a learner")
+        if state["model"] is None and model is None:
+            raise CheckpointError(
+                "this learner was made with a module of your own; pass it: load(path, model=...)"
+            )
+        options = {**state["options"], **({"device": device} if device else {})}
+        learner = cls(method or state["method"], model or state["model"], **options)
+        if learner.method.spec != state["method"]:
+            raise CheckpointError(
+                f"saved with method {state['method']}, not with {learner.method.spec}"
+            )
+        load_learner_state(learner, state)
+        return learner
 
     def fingerprint(self) -> str:
         """A SHA-256 of all state: equal exactly if two learners will behave the same."""
-        tensors, rest = flatten(self.state())
-        digest = hashlib.sha256(repr(rest).encode())
-        for name in sorted(tensors):
-            value = tensors[name].detach().cpu().contiguous()
-            digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-            digest.update(value.view(torch.uint8).numpy().tobytes() if value.numel() else b"")
-        return digest.hexdigest()
+        return fingerprint(self.state())
 
     # ---- one step ----------------------------------------------------------------------------
 
     def _learn_pending(self) -> StepResult:
-        raw = torch.cat([rows for rows, _ in self._pending])
-        values = [label for _, labels in self._pending for label in labels]
-        self._pending = []
+        raw = torch.cat([rows for rows, _ in self.pending])
+        values = [label for _, labels in self.pending for label in labels]
+        self.pending = []
         return self._learn_batch(raw, values)
 
     def _learn_batch(self, raw: Tensor, values: list[Label]) -> StepResult:
         """Algorithm 2: retrieve, count, forward, backward, update the memory. In that order."""
-        known = len(self._label_map)
-        y = torch.tensor(self._label_map.add(values), device=self.device)
+        known = len(self.label_map)
+        y = torch.tensor(self.label_map.add(values), device=self.device)
         raw = raw.to(self.device)
-        network = self.network or self._build(raw)
-        n_classes = len(self._label_map)
+        network = self.network or self.build(raw)
+        n_classes = len(self.label_map)
         if n_classes > known:
             self._grow(known)
         with self.randomness.owned_global():
@@ -309,7 +323,7 @@ class Learner:
         return Step(
             incoming=incoming,
             known=known,
-            n_classes=len(self._label_map),
+            n_classes=len(self.label_map),
             network=network,
             criterion=self.criterion,
             memory=self.memory,
@@ -327,20 +341,23 @@ class Learner:
         labels = step.labels()
         if not len(labels):
             return
-        if isinstance(self.criterion, LogitAdjustedSoftmax) and isinstance(
-            self.criterion.prior, MacroPrior
-        ):
+        if "label_counts" in self.criterion.needs:
             replayed = sum(len(group) for group in step.groups if group.slots is not None)
-            stream = torch.zeros(step.n_classes, device=self.device)
-            for label, count in (self._task_counts or {}).items():
-                index = self._label_map.get(label)
-                if index is not None:
-                    stream[index] = count
+            stream = self._task_histogram(step.n_classes)
             memory = self.memory.class_counts
-            self.criterion.prior.tell(stream, memory, len(labels) - replayed, replayed)
+            self.criterion.tell(stream, memory, len(labels) - replayed, replayed)
         width = self.network.head.out_features if self.network and self._wide else step.n_classes
         self.criterion.observe(labels, width)
-        self._undo.append(self.criterion.forget_last)
+        self.undo.append(self.criterion.forget_last)
+
+    def _task_histogram(self, n_classes: int) -> Tensor:
+        """The task's label counts, by class index; labels that have not arrived are left out."""
+        counts = torch.zeros(n_classes, device=self.device)
+        for label, count in (self.task_counts or {}).items():
+            index = self.label_map.get(label)
+            if index is not None:
+                counts[index] = count
+        return counts
 
     def _optimise(self, loss: Tensor, group: str = "all") -> None:
         """The one place for backward, finite check and optimiser step.
@@ -360,9 +377,9 @@ class Learner:
         else:
             parameters = [p for part in optimizer.param_groups for p in part["params"]]
         if own is not None or type(self.method).after_step is not Method.after_step:
-            self._undo.append(_restorer(optimizer, parameters))
+            self.undo.append(undo_update(optimizer, parameters))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward(inputs=None if group == "all" else parameters)
+        torch.autograd.backward(loss, inputs=None if group == "all" else parameters)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -405,7 +422,7 @@ class Learner:
             raise InputError(
                 f"{self.method.spec} needs task boundaries: call start_task() before learn()"
             )
-        if "label_counts" in self.needs and self._task_counts is None:
+        if "label_counts" in self.needs and self.task_counts is None:
             raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
 
     # ---- building and growing ----------------------------------------------------------------
@@ -419,7 +436,7 @@ class Learner:
         """Whether classes not seen yet are in the softmax."""
         return self.options.scope == "all"
 
-    def _build(self, raw: Tensor) -> Classifier:
+    def build(self, raw: Tensor) -> Classifier:
         """Make the network for the first batch: its shape was not known before."""
         seed = derive_seed(self.options.seed, "init")
         if isinstance(self.model, nn.Module):
@@ -430,7 +447,7 @@ class Learner:
                 backbone = networks.build(self.model, tuple(raw.shape[1:]))
         backbone.to(self.device)
         if raw.ndim == 4:
-            backbone.to(memory_format=torch.channels_last)
+            backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         with evaluation_mode(backbone):
             features = backbone(self.preprocess.plain(raw[:1]))
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
@@ -445,23 +462,30 @@ class Learner:
             weight_decay=self.options.weight_decay,
         )
         network.train()
-        self.network, self._input = network, InputKind.of(raw)
+        self.network, self.input_kind = network, InputKind.of(raw)
         self.method.on_setup(self)
         return network
 
     def _grow(self, known: int) -> None:
         """Give new classes a row in the head; old rows and the optimiser's state stay."""
+        n_classes = len(self.label_map)
         assert self.network is not None and self.optimizer is not None
-        head, n_classes = self.network.head, len(self._label_map)
-        if n_classes > head.out_features:
-            old = (head.weight, head.bias)
-            self._undo.append(_regrower(head, self.optimizer))
-            head.grow(n_classes)
-            for before, after in zip(old, (head.weight, head.bias), strict=True):
+        if n_classes > self.network.head.out_features:
+            self.undo.append(undo_growth(self.network.head, self.optimizer))
+        self.grow_head(n_classes)
+        self.method.on_new_classes(self, known)
+
+    def grow_head(self, rows: int) -> None:
+        """Let the head have at least `rows` rows and the softmax the classes seen so far."""
+        assert self.network is not None and self.optimizer is not None
+        head = self.network.head
+        old = (head.weight, head.bias)
+        head.grow(rows)
+        for before, after in zip(old, (head.weight, head.bias), strict=True):
+            if after is not before:
                 replace_parameter(self.optimizer, before, after)
         if not self._wide:
-            self.network.width = n_classes
-        self.method.on_new_classes(self, known)
+            self.network.width = len(self.label_map)
 
     def copy_network(self) -> Classifier:
         """A frozen copy of the network in eval mode (teachers, averages)."""
@@ -469,56 +493,18 @@ class Learner:
         twin = copy.deepcopy(self.network).eval()
         return twin.requires_grad_(False)
 
-    # ---- all or nothing ----------------------------------------------------------------------
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Put everything back if the block fails: a refused step leaves no trace."""
-        network, optimizer, kind = self.network, self.optimizer, self._input
-        buffers = [] if network is None else [(b, b.clone()) for b in network.buffers()]
-        if network is None and isinstance(self.model, nn.Module):
-            buffers = [(b, b.clone()) for b in self.model.buffers()]
-        width = None if network is None else network.width
-        n_labels, step, pending = len(self._label_map), self.step, self._pending
-        generators, seen = self.randomness.state(), self.memory.seen
-        tensors, modules = dict(self.method.tensors), dict(self.method.modules)
-        optimizers = dict(self.method.optimizers)
-        self._undo = []
-        self.memory.begin()
-        try:
-            yield
-        except BaseException:
-            for undo in reversed(self._undo):
-                undo()
-            self.memory.rollback(seen)
-            self.network, self.optimizer, self._input = network, optimizer, kind
-            if network is not None:
-                network.width = width
-            for buffer, before in buffers:
-                buffer.copy_(before)
-            self._label_map.truncate(n_labels)
-            self.step, self._pending = step, pending
-            self.randomness.load_state(generators)
-            self.method.tensors, self.method.modules = tensors, modules
-            self.method.optimizers = optimizers
-            raise
-        else:
-            self.memory.commit()
-        finally:
-            self._undo = []
-
     # ---- prediction --------------------------------------------------------------------------
 
     def _scores(self, x: Any, priors: Mapping[Any, float] | None) -> Tensor:
         """The inference rule's scores of the seen classes, on the CPU; changes no state."""
-        raw = check_inputs(x, self._input)
+        raw = check_inputs(x, self.input_kind)
         log_prior = None if priors is None else self._deployment_prior(priors)
-        n_classes = len(self._label_map)
+        n_classes = len(self.label_map)
         if self.network is None or n_classes == 0:
             return torch.zeros(len(raw), 0)
         scores = []
         with evaluation_mode(self.network):
-            for part in raw.split(PREDICT_BATCH):
+            for part in torch.split(raw, PREDICT_BATCH):
                 features = self.network.features(self.preprocess.plain(part.to(self.device)))
                 logits = self.network.logits(features)[:, :n_classes]
                 outputs = Outputs(features, logits, self.network, self.memory)
@@ -527,163 +513,18 @@ class Learner:
         return joint if log_prior is None else joint + log_prior
 
     def _deployment_prior(self, priors: Mapping[Any, float]) -> Tensor:
-        """log p(label) for each seen label; a label that is not mentioned has probability 0."""
+        """Log-probabilities of the seen labels; a label that is not mentioned has probability 0."""
         reason = self.criterion.why_not_prior_free
         if reason is None and not self.method.logits_follow_criterion:
             reason = "another loss term shapes its logits beside the adjusted one"
         if reason is not None:
             raise InputError(f"priors cannot be used with {self.method.spec}: {reason}")
-        weights = torch.zeros(len(self._label_map), dtype=torch.float64)
+        weights = torch.zeros(len(self.label_map), dtype=torch.float64)
         for label, value in zip(plain_labels(list(priors)), priors.values(), strict=True):
-            index = self._label_map.get(label)
+            index = self.label_map.get(label)
             if index is None:
                 raise InputError(f"priors names the label {label!r}, which was never learned")
             weights[index] = value
         if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or float(weights.sum()) <= 0:
             raise InputError("priors must be finite, not negative, and not all zero")
         return (weights / weights.sum()).log().float()
-
-    # ---- state -------------------------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
-        """Everything, as a tree of tensors and plain values: what a checkpoint holds."""
-        network, optimizer = self.network, self.optimizer
-        pending = None
-        if self._pending:
-            pending = {
-                "x": torch.cat([rows for rows, _ in self._pending]),
-                "labels": [label_to_json(v) for _, values in self._pending for v in values],
-            }
-        counts = self._task_counts
-        return {
-            "kind": "learner",
-            "method": self.method.spec,
-            "model": self.model if isinstance(self.model, str) else None,
-            "options": asdict(self.options),
-            "labels": [label_to_json(label) for label in self._label_map],
-            "step": self.step,
-            "task": self.task,
-            "in_task": self.in_task,
-            "task_counts": counts and [[label_to_json(k), int(v)] for k, v in counts.items()],
-            "input": self._input and asdict(self._input),
-            "network": None if network is None else dict(network.state_dict()),
-            "optimizer": None if optimizer is None else optimizer_state(optimizer),
-            "memory": self.memory.state(),
-            "criterion": self._criterion_state(),
-            "randomness": self.randomness.state(),
-            "method_state": self.method.state(),
-            "pending": pending,
-        }
-
-    def _criterion_state(self) -> dict[str, Any]:
-        adjusted = isinstance(self.criterion, LogitAdjustedSoftmax)
-        return self.criterion.prior.state() if adjusted else {}  # type: ignore[union-attr]
-
-    @classmethod
-    def from_state(
-        cls,
-        state: dict[str, Any],
-        model: nn.Module | None = None,
-        *,
-        method: Method | None = None,
-        device: str | None = None,
-    ) -> Learner:
-        """Rebuild a learner from what `state` returned."""
-        if state.get("kind") != "learner":
-            raise CheckpointError("this checkpoint does not hold a learner")
-        if state["model"] is None and model is None:
-            raise CheckpointError(
-                "this learner was made with a module of your own; pass it: load(path, model=...)"
-            )
-        options = {**state["options"], **({"device": device} if device else {})}
-        learner = cls(method or state["method"], model or state["model"], **options)
-        if learner.method.spec != state["method"]:
-            raise CheckpointError(
-                f"saved with method {state['method']}, not with {learner.method.spec}"
-            )
-        learner._load_state(state)
-        return learner
-
-    def _load_state(self, state: dict[str, Any]) -> None:
-        self._label_map = LabelMap(map(label_from_json, state["labels"]))
-        self.step, self.task, self.in_task = state["step"], state["task"], state["in_task"]
-        if state["task_counts"] is not None:
-            self._task_counts = {label_from_json(k): v for k, v in state["task_counts"]}
-        if state["input"] is not None:
-            kind = state["input"]
-            self._input = InputKind(tuple(kind["shape"]), kind["dtype"])
-        if state["network"] is not None:
-            self._load_network(state)
-        self.memory.load_state(state["memory"])
-        if isinstance(self.criterion, LogitAdjustedSoftmax):
-            self.criterion.prior.load_state(state["criterion"])
-        self.method.load_state(state["method_state"], self)
-        self.randomness.load_state(state["randomness"])
-        if state["pending"] is not None:
-            labels = [label_from_json(label) for label in state["pending"]["labels"]]
-            self._pending = [(state["pending"]["x"], labels)]
-
-    def _load_network(self, state: dict[str, Any]) -> None:
-        assert self._input is not None
-        saved: dict[str, Tensor] = state["network"]
-        if isinstance(self.model, nn.Module):
-            _check_module(self.model, saved)
-        sample = torch.zeros((1, *self._input.shape), dtype=getattr(torch, self._input.dtype))
-        network = self._build(sample.to(self.device))
-        assert self.optimizer is not None
-        head, n_rows = network.head, len(saved["head.weight"])
-        old = (head.weight, head.bias)
-        head.grow(n_rows)
-        for before, after in zip(old, (head.weight, head.bias), strict=True):
-            replace_parameter(self.optimizer, before, after)
-        network.load_state_dict(saved)
-        if not self._wide:
-            network.width = len(self._label_map)
-        load_optimizer_state(self.optimizer, state["optimizer"])
-
-
-def _check_module(module: nn.Module, saved: dict[str, Tensor]) -> None:
-    """Compare a user's module with the saved one by parameter names and shapes."""
-    mine = {f"backbone.{name}": tuple(t.shape) for name, t in module.state_dict().items()}
-    theirs = {n: tuple(t.shape) for n, t in saved.items() if n.startswith("backbone.")}
-    for name in sorted(mine.keys() | theirs.keys()):
-        if mine.get(name) != theirs.get(name):
-            short = name.removeprefix("backbone.")
-            raise CheckpointError(
-                f"the module does not fit the saved one: {short} has shape "
-                f"{mine.get(name, 'missing')} here and {theirs.get(name, 'missing')} in the save"
-            )
-
-
-def _restorer(
-    optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]
-) -> Callable[[], None]:
-    """Undoes an optimiser step that is about to be made."""
-    values = [p.detach().clone() for p in parameters]
-    states = {p: copy.deepcopy(optimizer.state[p]) for p in parameters if p in optimizer.state}
-
-    def restore() -> None:
-        with torch.no_grad():
-            for parameter, value in zip(parameters, values, strict=True):
-                parameter.copy_(value)
-                optimizer.state.pop(parameter, None)
-        optimizer.state.update(states)
-
-    return restore
-
-
-def _regrower(head: GrowingHead, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    """Undoes a growth of the head that is about to happen (growth makes new tensors)."""
-    weight, bias = head.weight, head.bias
-    groups = [list(group["params"]) for group in optimizer.param_groups]
-    states = {p: optimizer.state[p] for p in (weight, bias) if p in optimizer.state}
-
-    def shrink() -> None:
-        for grown in (head.weight, head.bias):
-            optimizer.state.pop(grown, None)
-        head.weight, head.bias = weight, bias
-        for group, parameters in zip(optimizer.param_groups, groups, strict=True):
-            group["params"] = parameters
-        optimizer.state.update(states)
-
-    return shrink

@@ -1,0 +1,1 @@
+"""The learner: owns the loop, the network, the memory, the labels and all state."""
