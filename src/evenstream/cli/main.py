@@ -38,9 +38,7 @@ COMMANDS: Commands = {
 }
 
 
-def _dispatch(
-    program: str, commands: Mapping[str, Callable[..., int]], arguments: list[str]
-) -> int:
+def _dispatch(program: str, commands: Commands, arguments: list[str]) -> int:
     description = DESCRIPTION if commands is COMMANDS else data.__doc__
     result: int = tyro.extras.subcommand_cli_from_dict(
         commands,

@@ -30,7 +30,7 @@ class Memory:
     """Up to `capacity` raw samples (images stay uint8) with labels and a method's extra fields.
 
     Fields are allocated whole when first written; a write costs O(rows written). Which rows go
-    where is the update rule's business (`evenstream.slots.updates`), which come back the retrieval's.
+    where is the update slot's business, which come back the retrieval slot's.
     """
 
     def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:
