@@ -29,7 +29,7 @@ from evenstream.learner.step import Step, StepResult
 from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
 from evenstream.methods import Method, TaskData, make_method
 from evenstream.slots.criteria import CrossEntropy
-from evenstream.slots.inference import Outputs
+from evenstream.slots.inference import ArgMax, Model, Outputs
 
 PREDICT_BATCH = 256
 WARN_AFTER = 20
@@ -201,10 +201,11 @@ class Learner:
 
     def start_task(
         self, label_counts: Mapping[Any, int] | None = None, data: TaskData | None = None
-    ) -> None:
+    ) -> Tensor | None:
         """Say that a task begins, for methods that use boundaries.
 
         `label_counts` (how often each label will occur) is an oracle that only ablations need.
+        Protocols that show the task's `data` get back which rows to train on; None means all.
         """
         if self.in_task:
             raise InputError("start_task was called inside a task; call end_task first")
@@ -215,7 +216,7 @@ class Learner:
         elif "label_counts" in self.needs:
             raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
         self.task, self.in_task, self.task_counts = self.task + 1, True, counts
-        self.method.on_task_start(self, data)
+        return self.method.on_task_start(self, data)
 
     def end_task(self, data: TaskData | None = None) -> None:
         """Say that the current task is over."""
@@ -304,7 +305,7 @@ class Learner:
             loss = self.method.loss(step)
             accuracy = self._prequential_accuracy(step)
             if loss is not None:
-                self._optimise(loss)
+                self.optimise(loss, *self.method.trained_groups)
             self.method.after_step(step)
             if not self.method.memory_first:
                 self._store(step)
@@ -333,7 +334,7 @@ class Learner:
             batch=self.options.batch,
             replay_batch=self.options.replay_batch,
             lr=self.options.lr,
-            optimise=self._optimise,
+            optimise=self.optimise,
         )
 
     def _observe(self, step: Step) -> None:
@@ -359,52 +360,62 @@ class Learner:
                 counts[index] = count
         return counts
 
-    def _optimise(self, loss: Tensor, group: str = "all") -> None:
+    def optimise(self, loss: Tensor, *groups: str) -> None:
         """The one place for backward, finite check and optimiser step.
 
-        `group` is "all", "head", or the name of one of the method's own optimisers.
+        A group is "network" (the default), "head", or the name of one of the method's own
+        optimisers; several are stepped after one backward.
         """
         if not bool(torch.isfinite(loss)):
             raise NonFiniteLoss(
                 f"the loss is {float(loss)} at step {self.step + 1}; the step was not made. "
                 "Lower the learning rate, normalise the inputs, or go back to a checkpoint"
             )
+        parts = [self._group(name) for name in groups or ("network",)]
+        if len(parts) > 1 or groups not in ((), ("network",)) or self._may_fail_later:
+            self.undo += [undo_update(optimizer, parameters) for optimizer, parameters in parts]
+        for optimizer, _ in parts:
+            optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss, inputs=[p for _, parameters in parts for p in parameters])
+        for optimizer, _ in parts:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    def _group(self, name: str) -> tuple[torch.optim.Optimizer, list[nn.Parameter]]:
+        """The optimiser and the trainable parameters of a named group."""
         assert self.network is not None and self.optimizer is not None
-        own = self.method.optimizers.get(group)
-        optimizer = own if own is not None else self.optimizer
-        if group == "head":
-            parameters = list(self.network.head.parameters())
-        else:
-            parameters = [p for part in optimizer.param_groups for p in part["params"]]
-        if own is not None or type(self.method).after_step is not Method.after_step:
-            self.undo.append(undo_update(optimizer, parameters))
-        optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss, inputs=None if group == "all" else parameters)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        if name == "head":
+            return self.optimizer, list(self.network.head.parameters())
+        optimizer = self.optimizer if name == "network" else self.method.optimizers[name]
+        parameters = [p for part in optimizer.param_groups for p in part["params"]]
+        return optimizer, [p for p in parameters if p.requires_grad]
+
+    @property
+    def _may_fail_later(self) -> bool:
+        """Whether something after the main update could still refuse the step."""
+        return type(self.method).after_step is not Method.after_step
 
     def _store(self, step: Step) -> None:
         """Offer the incoming rows (or those the method chose) to the memory."""
         if self.memory.capacity == 0:
             return
         chosen = self.method.stored_rows(step)
-        rows = step.incoming if chosen is None else step.incoming.take(chosen)
-        slots, index = self.method.update.slots(self.memory, rows.y, self.randomness.reservoir)
-        values = {X: rows.raw[index], Y: rows.y[index]}
+        offered = step.incoming if chosen is None else step.incoming.take(chosen)
+        placed = self.method.update.place(step, offered)
+        values = {X: offered.raw[placed.rows], Y: offered.y[placed.rows], **placed.fields}
         for name, value in step.remembered.items():
             kept = value if chosen is None else value[chosen]
-            values[name] = kept[index]
-        self.memory.put(slots, values)
+            values[name] = kept[placed.rows]
+        self.memory.put(placed.slots, values)
 
     def _prequential_accuracy(self, step: Step) -> float:
         """Accuracy on the incoming rows by the model before the update."""
         if step.known == 0:
             return 0.0
-        logits = step.incoming_logits
-        if logits is None:
-            with evaluation_mode(step.network):
-                logits = step.network(step.incoming.plain())
-        right = logits[:, : step.known].argmax(1) == step.incoming.y
+        scores = step.incoming_logits
+        if scores is None or not isinstance(self.method.inference, ArgMax):
+            scores = self._infer(step.network, step.incoming.raw)
+        right = scores[:, : step.known].argmax(1) == step.incoming.y
         return float(right.float().mean())
 
     def _warn_if_stuck(self, single_class: bool) -> None:
@@ -502,15 +513,20 @@ class Learner:
         n_classes = len(self.label_map)
         if self.network is None or n_classes == 0:
             return torch.zeros(len(raw), 0)
-        scores = []
-        with evaluation_mode(self.network):
+        scores = self._infer(self.network, raw)[:, :n_classes].cpu()
+        return scores if log_prior is None else scores + log_prior
+
+    def _infer(self, network: Classifier, raw: Tensor) -> Tensor:
+        """Apply the method's inference rule in eval mode, in batches."""
+        rule, n_classes, parts = self.method.inference, len(self.label_map), []
+        with evaluation_mode(network):
+            prepared = rule.prepare(Model(network, self.memory, self.preprocess))
             for part in torch.split(raw, PREDICT_BATCH):
-                features = self.network.features(self.preprocess.plain(part.to(self.device)))
-                logits = self.network.logits(features)[:, :n_classes]
-                outputs = Outputs(features, logits, self.network, self.memory)
-                scores.append(self.method.inference.scores(outputs).float().cpu())
-        joint = torch.cat(scores)
-        return joint if log_prior is None else joint + log_prior
+                x = self.preprocess.plain(part.to(self.device))
+                features = network.features(x)
+                outputs = Outputs(x, features, network.logits(features)[:, :n_classes])
+                parts.append(rule.scores(outputs, prepared).float())
+        return torch.cat(parts)
 
     def _deployment_prior(self, priors: Mapping[Any, float]) -> Tensor:
         """Log-probabilities of the seen labels; a label that is not mentioned has probability 0."""

@@ -87,6 +87,11 @@ class Memory:
         self._remember(slots, (name,))
         self._fields[name][slots] = values.to(self._fields[name].dtype)
 
+    def clear(self) -> None:
+        """Forget all samples (offline methods refill the memory at task ends)."""
+        self.size, self._fields = 0, {}
+        self.class_counts = torch.zeros_like(self.class_counts)
+
     def _remember(self, slots: Tensor, fields: tuple[str, ...]) -> None:
         """Note in the journal what a write to these slots is about to replace."""
         if self._journal is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,8 +47,9 @@ class Step:
         n_classes: number of classes seen, this batch included.
         replay_batch: how many rows to replay, as the user asked.
         batch: the nominal size of an incoming batch.
-        optimise: backward, finite check and optimiser step for a loss, on all parameters or on a
-            named group ("head", or one of the method's own optimisers).
+        optimise: `optimise(loss, *groups)`, backward, finite check and optimiser step, on the
+            whole network or on named groups ("head", or the method's own optimisers).
+        notes: whatever a method wants to hand from one hook of this step to the next.
         lr: the learning rate of the network.
     """
 
@@ -66,7 +68,7 @@ class Step:
         batch: int,
         replay_batch: int,
         lr: float,
-        optimise: Callable[[Tensor, str], None],
+        optimise: Callable[..., None],
     ) -> None:
         self.incoming = incoming
         self.known, self.n_classes = known, n_classes
@@ -76,6 +78,7 @@ class Step:
         self.optimise = optimise
         self.groups: Sequence[Rows] = ()
         self.remembered: dict[str, Tensor] = {}
+        self.notes: dict[str, Any] = {}
         self.incoming_logits: Tensor | None = None
         self._joint: Tensor | None = None
 
@@ -108,13 +111,16 @@ class Step:
 
     def net(self, x: Tensor) -> Tensor:
         """Logits in train mode, with gradients."""
-        logits: Tensor = self.network(x)
-        starts_with_incoming = (x is self._joint and self.groups[0] is self.incoming) or (
-            x is self.incoming.made
-        )
-        if starts_with_incoming:
+        return self.forward(x)[1]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and logits in train mode, with gradients."""
+        features = self.network.features(x)
+        logits = self.network.logits(features)
+        joint = x is self._joint and self.groups[0] is self.incoming
+        if joint or x is self.incoming.made:
             self.incoming_logits = logits[: len(self.incoming)].detach()
-        return logits
+        return features, logits
 
     def ce(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The method's cross-entropy term: plain, or logit adjusted for its `-las` form."""

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from evenstream.learner.step import Step
 
 Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
-"""boundaries: start_task/end_task are called. label_counts: start_task gets the task's label
-counts. memory: a capacity above 0. second_pass: end_task gets the task's data. shuffled: the
-stream arrives in random order."""
+"""What a method may need: `boundaries`, start_task and end_task are called; `label_counts`,
+start_task gets the task's label counts; `memory`, a capacity above 0; `second_pass`, the task
+hooks get the task's data; `shuffled`, the stream arrives in random order."""
 
 M = TypeVar("M", bound="type[Method]")
 
@@ -56,6 +56,8 @@ class Method:
     uses_memory: ClassVar[bool] = True
     memory_first: ClassVar[bool] = False
     """Whether the memory takes in the batch before the step trains (CLIB)."""
+    trained_groups: ClassVar[tuple[str, ...]] = ("network",)
+    """What `loss` is minimised over: the network, and optimisers of the method's own by name."""
     has_cross_entropy: ClassVar[bool] = True
     """Whether there is a cross-entropy term for Logit Adjusted Softmax to replace."""
     logits_follow_criterion: ClassVar[bool] = True
@@ -112,8 +114,12 @@ class Method:
     def on_new_classes(self, learner: Learner, first: int) -> None:
         """Classes `first`, `first + 1`, ... have just been added to the head."""
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
-        """A task begins; data only in protocols that may look ahead."""
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> Tensor | None:
+        """A task begins; data only in protocols that may look ahead.
+
+        May return the rows of `data` to train on (the others are held out); None means all.
+        """
+        return None
 
     def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
         """A task is over; data only in protocols that may look twice."""

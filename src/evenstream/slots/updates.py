@@ -1,19 +1,61 @@
-"""The update slot: which rows of a batch enter the memory, and into which slots."""
+"""The update slot: which offered rows enter the memory, and into which slots."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 
 from evenstream.learner.memory import Memory
+from evenstream.learner.rows import Rows
+
+if TYPE_CHECKING:
+    from evenstream.learner.step import Step
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Row `rows[i]` of those offered goes to slot `slots[i]`; slots are distinct."""
+
+    slots: Tensor
+    rows: Tensor
+    fields: dict[str, Tensor] = field(default_factory=dict)
+    """Values that the rule itself keeps with each placed row (scores, importance, ...)."""
 
 
 class Update:
-    """Decides slots for a batch; the learner writes the rows."""
+    """Decides where rows go; the learner writes them."""
 
-    def slots(self, memory: Memory, labels: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Return (slots, rows): row `rows[i]` of the batch goes to `slots[i]`, slots distinct."""
+    def place(self, step: Step, rows: Rows) -> Placement:
+        """Choose slots for the offered rows, in arrival order."""
         raise NotImplementedError
+
+
+class Reservoir(Update):
+    """Every sample seen so far is in memory with the same probability."""
+
+    def place(self, step: Step, rows: Rows) -> Placement:
+        """Draw the slots."""
+        slots, chosen = reservoir_slots(step.memory, len(rows), step.randomness.reservoir)
+        return Placement(slots.to(rows.y.device), chosen.to(rows.y.device))
+
+
+def reservoir_slots(memory: Memory, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Vitter's algorithm R, exact sample by sample, drawn for the whole batch at once.
+
+    The sample that arrives as number n (from 0) goes to slot n while there is room; afterwards j
+    is drawn uniformly from {0..n} and the sample replaces slot j if j < capacity. Counts the
+    samples in `memory.seen`. Returns distinct slots and the row that ends up in each.
+    """
+    arrival = torch.arange(memory.seen, memory.seen + count)
+    memory.seen += count
+    uniform = torch.rand(count, generator=generator, dtype=torch.float64)
+    drawn = (uniform * (arrival + 1)).long()
+    slots = torch.where(arrival < memory.capacity, arrival, drawn)
+    rows = (slots < memory.capacity).nonzero().squeeze(1)
+    return last_writer_wins(slots[rows], rows)
 
 
 def last_writer_wins(slots: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -21,23 +63,3 @@ def last_writer_wins(slots: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     distinct, position = torch.unique(slots, return_inverse=True)
     last = torch.zeros_like(distinct).scatter_reduce_(0, position, rows, "amax")
     return distinct, last
-
-
-class Reservoir(Update):
-    """Vitter's algorithm R, exact sample by sample, drawn for the whole batch at once.
-
-    The sample that arrives as number n (from 0) goes to slot n while there is room; afterwards j
-    is drawn uniformly from {0..n} and the sample replaces slot j if j < capacity. Every sample
-    seen is then in memory with the same probability.
-    """
-
-    def slots(self, memory: Memory, labels: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw a slot for each row, in arrival order."""
-        arrival = torch.arange(memory.seen, memory.seen + len(labels))
-        memory.seen += len(labels)
-        uniform = torch.rand(len(labels), generator=generator, dtype=torch.float64)
-        drawn = (uniform * (arrival + 1)).long()
-        slots = torch.where(arrival < memory.capacity, arrival, drawn)
-        rows = (slots < memory.capacity).nonzero().squeeze(1)
-        slots, rows = last_writer_wins(slots[rows], rows)
-        return slots.to(labels.device), rows.to(labels.device)
