@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, register
+from evenstream.methods.base import register
+from evenstream.methods.er import ER
 
 
 @register("fine-tune")
 @dataclass
-class FineTune(Method):
+class FineTune(ER):
     """Minimise cross-entropy on each incoming batch; forgets what the stream no longer shows."""
 
     citation = "the paper's lower bound"
@@ -24,8 +23,3 @@ class FineTune(Method):
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """The incoming batch only."""
         return [step.incoming]
-
-    def loss(self, step: Step) -> Tensor:
-        """Mean loss over the incoming batch."""
-        x, y = step.joint()
-        return step.ce(step.net(x), y)

@@ -1,0 +1,32 @@
+# Every target sets up .venv by itself; torch comes from constraints.txt (a CPU build).
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(READY)  ## compare fine-tuning, replay and LAS on real digits (under two minutes)
+	rm -rf demo-out
+	$(BIN)/evenstream compare fine-tune er er-las --stream c-digits --seeds 10 --out demo-out
+
+test: $(READY)  ## the whole test suite (under five minutes on 2 cores)
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(READY)  ## the longer, randomised versions
+	$(BIN)/python -m pytest -n 2 -m slow --timeout 3600
+
+lint: $(READY)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## timings as ratios, measured side by side
+	$(BIN)/python benchmarks/step_time.py
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv demo-out
