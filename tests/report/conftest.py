@@ -1,12 +1,31 @@
 import pytest
 from report_samples import make_metrics, write_comparison, write_run
 
+from evenstream.report import write_report
+
+THREE = {"finetune": 0.0, "er": 0.5, "er-las": 0.85}
+
 
 @pytest.fixture
 def comparison(tmp_path):
-    return write_comparison(tmp_path / "c", {"finetune": 0.0, "er": 0.5, "er-las": 0.85})
+    return write_comparison(tmp_path / "c", THREE)
 
 
 @pytest.fixture
 def single(tmp_path):
     return write_run(tmp_path / "run", make_metrics("er-las", 7, skill=0.85))
+
+
+@pytest.fixture(scope="session")
+def small_report(tmp_path_factory):
+    """The page of three methods, for tests that only look at it."""
+    return write_report(write_comparison(tmp_path_factory.mktemp("small"), THREE))
+
+
+@pytest.fixture(scope="session")
+def large_report(tmp_path_factory):
+    """The page of six methods with long names on twenty tasks, only to be looked at."""
+    skills = {f"er-las:prior=macro,window={k},temperature=1.{k}": k / 6 for k in range(6)}
+    directory = tmp_path_factory.mktemp("large")
+    write_comparison(directory, skills, (0, 1), n_tasks=20, classes_per_task=5)
+    return write_report(directory)

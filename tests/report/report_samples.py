@@ -93,5 +93,5 @@ def write_comparison(directory, skills, seeds=(0, 1, 2), **options):
         for seed in seeds:
             metrics = make_metrics(method, seed, skill=skill, **options)
             write_run(directory / "runs" / f"m{k}" / f"seed-{seed}", metrics)
-    (directory / "summary.json").write_text(json.dumps({"methods": dict.fromkeys(skills)}))
+    (directory / "summary.json").write_text(json.dumps({method: {} for method in skills}))
     return directory

@@ -4,9 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-from report_samples import write_comparison
 
-from evenstream.report import write_report
+from evenstream.report.charts.style import DARK
 
 image = pytest.importorskip("matplotlib.image")
 
@@ -28,7 +27,7 @@ FLAGS = [
     "--disable-sync",
 ]
 
-# Written into the page as text: everything that sticks out of the window, or of its chart.
+# Writes before the frame what sticks out of the window or of its chart, overlaps or is too small.
 PROBE = """<script>addEventListener("load", () => {
   const found = [];
   const width = document.documentElement.clientWidth;
@@ -60,7 +59,7 @@ PROBE = """<script>addEventListener("load", () => {
   }
   const charts = [...document.querySelectorAll("svg.plot")].filter(
     s => s.getBoundingClientRect().width).length;
-  parent.document.getElementById("probe").textContent =
+  frameElement.previousElementSibling.textContent =
     `width=${width} charts=${charts} ground=${getComputedStyle(document.body).backgroundColor} ` +
     `problems=${JSON.stringify([...new Set(found)].slice(0, 8))}`;
 });</script>"""
@@ -80,58 +79,40 @@ def chromium(tmp_path, page, *flags):
         shutil.rmtree(profile, ignore_errors=True)
 
 
-def probe(tmp_path, report, width, *flags):
+def frame(report, width):
+    """Return a report as a frame that measures itself: unlike windows, frames can be narrow."""
     source = report.read_text()
     policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
     assert policy.search(source)
     inner = html.escape(policy.sub("", source).replace("</body>", PROBE + "</body>"))
+    style = f"width:{width}px;height:1000px;border:0"
+    return f'<pre class="found"></pre><iframe style="{style}" srcdoc="{inner}"></iframe>'
+
+
+def test_nothing_overflows(small_report, large_report, tmp_path):
+    widths = (1280, 768, 390)
+    reports = {small_report: 3 + 3, large_report: 6 + 6 + 2}
+    expected = [
+        f"width={width} charts={charts} ground=rgb(244, 246, 249) problems=[]"
+        for charts in reports.values()
+        for width in widths
+    ]
     page = tmp_path / "probe.html"
-    # A browser window cannot be narrower than 500 pixels, but a frame can.
-    page.write_text(
-        '<!DOCTYPE html><meta charset="utf-8"><pre id="probe"></pre>'
-        f'<iframe style="width:{width}px;height:1000px;border:0" srcdoc="{inner}"></iframe>'
-    )
-    dom = chromium(tmp_path, page, "--window-size=1400,1200", "--dump-dom", *flags)
-    found = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.S)
-    assert found and found[1], "the page did not load"
-    return html.unescape(found[1])
+    frames = [frame(report, width) for report in reports for width in widths]
+    page.write_text(f'<!DOCTYPE html><meta charset="utf-8">{"".join(frames)}')
+    light = "--blink-settings=preferredColorScheme=1"
+    dom = chromium(tmp_path, page, "--window-size=1400,1200", "--dump-dom", light)
+    found = re.findall(r'<pre class="found">(.*?)</pre>', dom, re.S)
+    assert [html.unescape(text) for text in found] == expected
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    root = tmp_path_factory.mktemp("reports")
-    three = {"finetune": 0.0, "er": 0.5, "er-las": 0.85}
-    long = {f"er-las:prior=macro,window={k},temperature=1.{k}": k / 8 for k in range(8)}
-    return {
-        "small": write_report(write_comparison(root / "small", three)),
-        "large": write_report(
-            write_comparison(root / "large", long, (0, 1), n_tasks=20, classes_per_task=5)
-        ),
-    }
-
-
-@pytest.mark.parametrize("width", [1280, 768, 390])
-@pytest.mark.parametrize("name", ["small", "large"])
-def test_nothing_overflows(reports, tmp_path, name, width):
-    found = probe(tmp_path, reports[name], width)
-    assert f"width={width}" in found
-    assert "problems=[]" in found, found
-    charts = {"small": 6, "large": 8 + 8 + 2}[name]
-    assert f"charts={charts}" in found
-
-
-def test_dark_mode(reports, tmp_path):
-    light = probe(tmp_path, reports["small"], 800, "--blink-settings=preferredColorScheme=1")
-    dark = probe(tmp_path, reports["small"], 800, "--blink-settings=preferredColorScheme=0")
-    assert "ground=rgb(244, 246, 249)" in light
-    assert "ground=rgb(14, 19, 25)" in dark
-
-
-def test_screenshot_is_drawn(reports, tmp_path):
+def test_dark_page_is_drawn(small_report, tmp_path):
     shot = tmp_path / "shot.png"
-    chromium(tmp_path, reports["small"], "--window-size=1280,2600", f"--screenshot={shot}")
+    dark = "--blink-settings=preferredColorScheme=0"
+    chromium(tmp_path, small_report, "--window-size=1280,2600", f"--screenshot={shot}", dark)
     pixels = image.imread(shot)[..., :3]
     assert pixels.shape[:2] == (2600, 1280)
-    for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x80, 0x5C)):
-        near = (abs(pixels - [c / 255 for c in colour]) < 0.02).all(axis=-1)
-        assert near.sum() > 500, colour
+    assert pixels[-1, 0] * 255 == pytest.approx([14, 19, 25], abs=1)
+    for name in ("m0", "m1", "m2", "heat"):
+        colour = [int(DARK[name][i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        assert (abs(pixels - colour) < 0.02).all(axis=-1).sum() > 500, name

@@ -8,7 +8,7 @@ from report_samples import make_metrics, write_comparison, write_run
 
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.report import load_runs, write_report
-from evenstream.report.figures import DARK, LIGHT
+from evenstream.report.charts.style import DARK, LIGHT
 
 VOID = {"meta", "link", "br", "wbr", "img", "hr", "input"}
 
@@ -65,10 +65,9 @@ def check_self_contained(source, page):
         assert target.strip("\"'").removeprefix("#") in ids
 
 
-def test_comparison_page(comparison):
-    path = write_report(comparison)
-    assert path == comparison / "report.html"
-    source, page = read(path)
+def test_comparison_page(small_report):
+    assert small_report.name == "report.html"
+    source, page = read(small_report)
     check_self_contained(source, page)
     for heading in (
         "3 methods on c-digits",
@@ -87,9 +86,9 @@ def test_comparison_page(comparison):
     assert "0123456789ab" in page.text
 
 
-def test_all_values_are_shown(comparison):
-    _, page = read(write_report(comparison))
-    runs = [run.metrics for run in load_runs(comparison)]
+def test_all_values_are_shown(small_report):
+    _, page = read(small_report)
+    runs = [run.metrics for run in load_runs(small_report.parent)]
     for method in ("finetune", "er", "er-las"):
         mine = [run for run in runs if run["method"] == method]
         for key in ("A_T", "F_T"):
@@ -168,9 +167,16 @@ def test_nothing_is_left_behind(single):
     assert set(single.iterdir()) - before == {single / "report.html"}
 
 
-def test_same_runs_same_bytes(comparison, tmp_path):
-    first = write_report(comparison, tmp_path / "1.html").read_bytes()
-    assert write_report(comparison, tmp_path / "2.html").read_bytes() == first
+def test_same_runs_same_bytes(small_report, tmp_path):
+    again = write_report(small_report.parent, tmp_path / "again.html")
+    assert again.read_bytes() == small_report.read_bytes()
+
+
+def test_the_last_pair_is_that_of_the_last_two_methods(small_report):
+    _, page = read(small_report)
+    pairs = ["er minus finetune", "er-las minus finetune", "er-las minus er+"]
+    places = [page.text.index(pair) for pair in pairs]
+    assert places == sorted(places)
 
 
 def test_unfinished_runs_are_named(comparison):
@@ -252,8 +258,8 @@ def test_names_are_escaped(tmp_path):
     assert any(evil in label for label in labels)
 
 
-def test_charts_and_tables_are_labelled(comparison):
-    source, page = read(write_report(comparison))
+def test_charts_and_tables_are_labelled(small_report):
+    source, page = read(small_report)
     charts = [a for t, a in page.elements if t == "svg" and "plot" in a.get("class", "")]
     assert len(charts) == 9  # three charts in two sizes and three heat maps
     for attributes in charts:
@@ -266,8 +272,8 @@ def test_charts_and_tables_are_labelled(comparison):
     assert 'lang="en"' in source and 'name="viewport"' in source
 
 
-def test_colours_follow_the_page(comparison):
-    source, _ = read(write_report(comparison))
+def test_colours_follow_the_page(small_report):
+    source, _ = read(small_report)
     drawn = re.findall(r"(?:fill|stroke): ([^;\"]+)", source[source.index("<body") :])
     assert drawn
     assert {c for c in drawn if not c.startswith("var(--")} <= {"none"}
@@ -322,17 +328,16 @@ def test_differing_machines_are_shown(comparison):
     assert "Other CPU / Intel" in page.text
 
 
-@pytest.mark.parametrize("n_tasks", [10, 20, 90])
-def test_many_tasks_and_methods(tmp_path, n_tasks):
-    names = [
-        f"er-las:prior=macro,window={k},temperature=1.{k}" for k in range(8 if n_tasks < 90 else 2)
-    ]
-    skills = {name: 0.1 * k for k, name in enumerate(names)}
-    directory = write_comparison(
-        tmp_path / "c", skills, seeds=(0, 1), n_tasks=n_tasks, classes_per_task=100 // n_tasks
-    )
-    source, page = read(write_report(directory))
+def test_many_methods(large_report):
+    source, page = read(large_report)
     check_self_contained(source, page)
     assert len(source) < 3_000_000
-    for name in names:
-        assert name in page.text
+    for run in load_runs(large_report.parent):
+        assert run.method in page.text
+
+
+def test_many_tasks(tmp_path):
+    metrics = make_metrics("er", 0, n_tasks=90, classes_per_task=1)
+    source, page = read(write_report(write_run(tmp_path / "run", metrics)))
+    check_self_contained(source, page)
+    assert len(source) < 3_000_000

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from evenstream.errors import InputError
-from evenstream.report import render_table, summarise
+from evenstream.report.summary import pairs, render_table, summarise
 
 
 def run(method, seed, accuracy, forgetting=10.0, seconds=3.0, status="finished"):
@@ -38,17 +38,21 @@ def text(summary, width=80):
 
 def test_means_deviations_and_values():
     summary = summarise(RUNS)
-    er = summary["methods"]["er"]
+    er = summary["er"]
+    assert list(er) == ["A_T", "F_T", "seeds", "train_seconds", "minus"]
     assert er["seeds"] == [0, 1, 2]
     assert er["A_T"] == {"mean": 62.0, "std": 2.0, "values": [60.0, 62.0, 64.0]}
     assert er["F_T"]["mean"] == 32.0
     assert er["train_seconds"] == {"mean": 3.0, "std": 0.0, "values": [3.0, 3.0, 3.0]}
-    assert list(summary["methods"]) == ["er", "er-las"]
+    assert list(summary) == ["er", "er-las"], "nothing but methods at the top"
 
 
 def test_paired_differences():
-    (pair,) = summarise(RUNS)["differences"]
-    assert (pair["method"], pair["baseline"], pair["seeds"]) == ("er-las", "er", [0, 1, 2])
+    summary = summarise(RUNS)
+    assert summary["er"]["minus"] == {} and list(summary["er-las"]["minus"]) == ["er"]
+    pair = summary["er-las"]["minus"]["er"]
+    assert list(pair) == ["seeds", "A_T", "F_T"] and pair["seeds"] == [0, 1, 2]
+    assert set(pair["A_T"]) == {"mean", "low", "high", "n", "std"}
     # Differences 11, 10, 12: mean 11, deviation 1, t(0.975, 2) = 4.302653.
     assert pair["A_T"]["mean"] == pytest.approx(11)
     assert pair["A_T"]["low"] == pytest.approx(11 - 2.484138, abs=1e-5)
@@ -58,38 +62,41 @@ def test_paired_differences():
 
 def test_only_shared_seeds_are_paired():
     runs = [run("a", 0, 50), run("a", 1, 60), run("b", 1, 65), run("b", 2, 99), run("c", 7, 1)]
-    pairs = summarise(runs)["differences"]
-    assert [(p["method"], p["baseline"], p["seeds"]) for p in pairs] == [("b", "a", [1])]
-    assert pairs[0]["A_T"] == {"mean": 5.0, "low": None, "high": None, "n": 1, "std": None}
+    summary = summarise(runs)
+    ((method, baseline, pair),) = pairs(summary)
+    assert (method, baseline, pair["seeds"]) == ("b", "a", [1])
+    assert summary["c"]["minus"] == {}
+    assert pair["A_T"] == {"mean": 5.0, "low": None, "high": None, "n": 1, "std": None}
 
 
 def test_order_of_seeds_does_not_matter():
     forward, backward = summarise(RUNS), summarise([*RUNS[:3], *RUNS[:2:-1]])
-    expected, found = forward["differences"][0]["A_T"], backward["differences"][0]["A_T"]
+    expected, found = (s["er-las"]["minus"]["er"]["A_T"] for s in (forward, backward))
     assert found == pytest.approx(expected)
 
 
 def test_every_later_method_is_compared_with_every_earlier_one():
     runs = [run(name, 0, 50) for name in "abcd"]
-    pairs = [(p["method"], p["baseline"]) for p in summarise(runs)["differences"]]
-    assert pairs == [("b", "a"), ("c", "a"), ("c", "b"), ("d", "a"), ("d", "b"), ("d", "c")]
+    found = [(method, baseline) for method, baseline, _ in pairs(summarise(runs))]
+    assert found == [("b", "a"), ("c", "a"), ("c", "b"), ("d", "a"), ("d", "b"), ("d", "c")]
 
 
-def test_unfinished_runs_do_not_count_but_are_listed():
+def test_unfinished_runs_do_not_count():
     runs = [*RUNS, run("er", 3, 1.0, status="running"), run("new", 0, None, status="failed")]
-    summary = summarise(runs)
-    assert summary["methods"]["er"]["seeds"] == [0, 1, 2]
-    assert "new" not in summary["methods"]
-    assert summary["unfinished"] == [
-        {"method": "er", "seed": 3, "status": "running"},
-        {"method": "new", "seed": 0, "status": "failed"},
-    ]
+    assert summarise(runs) == summarise(RUNS)
+
+
+def test_the_last_row_is_about_the_last_two_methods():
+    runs = [run(name, 0, 50) for name in ("fine-tune", "er", "er-las")]
+    shown = text(summarise(runs))
+    places = [shown.index("minus fine-tune"), shown.index("minus er")]
+    assert places == sorted(places) and shown.count("minus er") == 1
 
 
 def test_undefined_forgetting():
     summary = summarise([run("a", 0, 90, None), run("b", 0, 80, None)])
-    assert summary["methods"]["a"]["F_T"] == {"mean": None, "std": None, "values": [None]}
-    assert summary["differences"][0]["F_T"] is None
+    assert summary["a"]["F_T"] == {"mean": None, "std": None, "values": [None]}
+    assert summary["b"]["minus"]["a"]["F_T"] is None
     assert "–" in text(summary)
 
 
@@ -105,7 +112,7 @@ def test_summary_is_json():
 
 def test_nothing_finished():
     summary = summarise([])
-    assert summary["methods"] == {} and summary["differences"] == []
+    assert summary == {}
     assert len(render_table(summary)) == 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstream.report.figures import save_charts_png, save_overview_png
+from evenstream.report.charts.overview import save_overview_png
 from evenstream.report.page import write_report
 from evenstream.report.runs import Run, load_runs
 from evenstream.report.summary import render_table, summarise
@@ -11,7 +11,6 @@ __all__ = [
     "Run",
     "load_runs",
     "render_table",
-    "save_charts_png",
     "save_overview_png",
     "summarise",
     "write_report",

@@ -1,4 +1,4 @@
-"""Reading run directories and bringing the seeds of each method together."""
+"""Reading run directories."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evenstream.errors import DataError, EvenstreamError, InputError
-from evenstream.metrics import as_matrix, average_accuracies
+from evenstream.metrics import as_matrix
 
-__all__ = ["FORMAT", "Run", "Series", "collect", "load_runs", "number"]
+__all__ = ["FORMAT", "Run", "load_runs", "number"]
 
 FORMAT = 1
 """The version of `metrics.json` that this module reads."""
 
-Array = NDArray[np.float64]
+_NEEDED: dict[str, type | tuple[type, ...]] = {
+    "method": str,
+    "stream": str,
+    "seed": int,
+    "tasks": list,
+    "accuracy_matrix": list,
+    "A_T": (int, float),
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Run:
             return 0
 
     def _configured(self, key: str) -> str:
+        """Return a name from the configuration; empty if it has none."""
         try:
             value = tomllib.loads(self.config).get(key, "")
         except tomllib.TOMLDecodeError:
@@ -102,13 +107,7 @@ def load_runs(directory: Path | str) -> list[Run]:
     directory = Path(directory)
     if not directory.is_dir():
         raise DataError(f"{directory} is not a directory; give a run or comparison directory")
-    folder = directory / "runs"
-    if folder.is_dir():
-        places = [p for m in folder.iterdir() if m.is_dir() for p in m.iterdir() if p.is_dir()]
-    elif any((directory / name).is_file() for name in ("metrics.json", "config.toml")):
-        places = [directory]
-    else:
-        places = []
+    places = _places(directory)
     if not places:
         raise DataError(
             f"{directory} holds no runs; expected metrics.json in it (one run) or "
@@ -127,79 +126,14 @@ def load_runs(directory: Path | str) -> list[Run]:
     return sorted(found, key=key)
 
 
-@dataclass(frozen=True)
-class Series:
-    """The seeds of one method brought together.
-
-    Attributes:
-        name: the method.
-        index: its place in the comparison, which decides its colour and marker.
-        seeds: the seeds, in the order of the runs.
-        accuracy: mean average accuracy after each task.
-        accuracy_std: its deviation over seeds; NaN with one seed.
-        matrix: mean accuracy matrix, NaN where nothing was measured.
-        share: mean share of the predictions on each task's classes; NaN if not known.
-        truth: true share of the samples; NaN if not known.
-        seconds: mean training seconds up to the end of each task; NaN if not known.
-    """
-
-    name: str
-    index: int
-    seeds: tuple[int, ...]
-    accuracy: Array
-    accuracy_std: Array
-    matrix: Array
-    share: Array
-    truth: Array
-    seconds: Array
-
-    @property
-    def n_tasks(self) -> int:
-        """The number of tasks."""
-        return len(self.accuracy)
-
-
-def collect(runs: Iterable[Run]) -> list[Series]:
-    """Bring the finished runs together, one series for each method in order of appearance.
-
-    Raises:
-        InputError: the runs are of different streams, have different numbers of tasks, or one
-            seed of a method occurs twice.
-    """
-    groups: dict[str, list[Run]] = {}
-    finished = [run for run in runs if run.finished]
-    for run in finished:
-        groups.setdefault(run.method, []).append(run)
-    for what, read in _MUST_AGREE.items():
-        found = sorted({read(run) for run in finished})
-        if len(found) > 1:
-            raise InputError(
-                f"the runs have different {what} ({', '.join(found)}) and cannot be compared; "
-                "report them separately"
-            )
-    result = []
-    for index, (name, members) in enumerate(groups.items()):
-        seeds = tuple(int(run.seed) for run in members)
-        if len(set(seeds)) < len(seeds):
-            raise InputError(f"a seed of {name!r} occurs more than once; remove one of the runs")
-        n = len(members[0].metrics["tasks"])
-        accuracy = np.stack([_vector(_accuracies(run.metrics), n) for run in members])
-        result.append(
-            Series(
-                name=name,
-                index=index,
-                seeds=seeds,
-                accuracy=_mean(accuracy),
-                accuracy_std=_std(accuracy),
-                matrix=_mean(
-                    np.stack([_square(run.metrics["accuracy_matrix"], n) for run in members])
-                ),
-                share=_mean_of(members, "prediction_share", n),
-                truth=_mean_of(members, "true_share", n),
-                seconds=_mean_of(members, "train_seconds_after_task", n),
-            )
-        )
-    return result
+def _places(directory: Path) -> list[Path]:
+    """Return where the runs are: below `runs/`, or the directory itself."""
+    folder = directory / "runs"
+    if folder.is_dir():
+        return [p for m in folder.iterdir() if m.is_dir() for p in m.iterdir() if p.is_dir()]
+    if any((directory / name).is_file() for name in ("metrics.json", "config.toml")):
+        return [directory]
+    return []
 
 
 def number(value: object) -> float | None:
@@ -209,13 +143,8 @@ def number(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-_MUST_AGREE: dict[str, Callable[[Run], str]] = {
-    "streams": lambda run: str(run.metrics["stream"]),
-    "numbers of tasks": lambda run: str(len(run.metrics["tasks"])),
-}
-
-
 def _load_run(directory: Path) -> Run:
+    """Read what there is of a run and note what is wrong with it."""
     env, _ = _read_json(directory / "env.json")
     try:
         config = (directory / "config.toml").read_text(encoding="utf-8")
@@ -230,6 +159,7 @@ def _load_run(directory: Path) -> Run:
 
 
 def _read_json(path: Path) -> tuple[dict[str, Any], str | None]:
+    """Return the object in a file and, if it cannot be used, why."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -248,19 +178,12 @@ def _usable(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(metrics: dict[str, Any]) -> str | None:
+    """Say why metrics cannot be shown; `None` if they can, or the run goes on."""
     if metrics.get("format") != FORMAT:
         return f"metrics.json has format {metrics.get('format')!r}; this version reads {FORMAT}"
     if metrics.get("status") != "finished":
         return None
-    wanted: dict[str, type | tuple[type, ...]] = {
-        "method": str,
-        "stream": str,
-        "seed": int,
-        "tasks": list,
-        "accuracy_matrix": list,
-        "A_T": (int, float),
-    }
-    for name, kind in wanted.items():
+    for name, kind in _NEEDED.items():
         if not isinstance(metrics.get(name), kind):
             return f"metrics.json says finished but has no usable {name}"
     if number(metrics["A_T"]) is None:
@@ -275,49 +198,5 @@ def _problem(metrics: dict[str, Any]) -> str | None:
 
 
 def _method_order(summary: Path) -> list[str]:
-    content, _ = _read_json(summary)
-    methods = content.get("methods")
-    return [str(name) for name in methods] if isinstance(methods, dict | list) else []
-
-
-def _accuracies(metrics: Mapping[str, Any]) -> object:
-    """Return the averages as recorded, or worked out from the matrix if they were not."""
-    recorded = metrics.get("average_accuracy")
-    if isinstance(recorded, list) and len(recorded) == len(metrics["tasks"]):
-        return recorded
-    return average_accuracies(metrics["accuracy_matrix"])
-
-
-def _vector(values: object, n: int) -> Array:
-    result = np.full(n, np.nan)
-    if isinstance(values, Sequence):
-        for i, value in enumerate(values[:n]):
-            known = number(value)
-            result[i] = np.nan if known is None else known
-    return result
-
-
-def _square(values: Any, n: int) -> Array:
-    result = np.full((n, n), np.nan)
-    matrix = as_matrix(values)
-    result[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return result
-
-
-def _mean_of(runs: Sequence[Run], key: str, n: int) -> Array:
-    return _mean(np.stack([_vector(run.metrics.get(key), n) for run in runs]))
-
-
-def _mean(values: Array) -> Array:
-    """Mean over the first axis without the NaNs, and without a warning where all are NaN."""
-    known = ~np.isnan(values)
-    total: Array = np.where(known, values, 0.0).sum(axis=0)
-    count = known.sum(axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def _std(values: Array) -> Array:
-    known = ~np.isnan(values)
-    count = known.sum(axis=0)
-    squares: Array = np.where(known, values - _mean(values), 0.0) ** 2
-    return np.where(count > 1, np.sqrt(squares.sum(axis=0) / np.maximum(count - 1, 1)), np.nan)
+    """Return the methods of a comparison's `summary.json` in order; none if there is no file."""
+    return list(_read_json(summary)[0])

@@ -6,22 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenstream.errors import InputError
+from evenstream.report.formats import format_interval, format_spread, seconds_digits, verdict
 from evenstream.report.runs import number
 from evenstream.statistics import mean_std, paired_difference
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = [
-    "format_interval",
-    "format_spread",
-    "render_table",
-    "seconds_digits",
-    "summarise",
-    "verdict",
-]
+__all__ = ["pairs", "render_table", "summarise"]
 
-_MEASURES = ("A_T", "F_T", "train_seconds")
+_Seeds = Mapping[int, Mapping[str, Any]]
+"""The metrics of each seed of a method."""
 
 
 def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -29,159 +24,123 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
     Args:
         runs: the contents of the runs' `metrics.json`, in the order in which the methods are to
-            appear. Only those with the status "finished" count.
+            appear. Only those with the status "finished" count; a method without any is left out.
 
     Returns:
-        A dictionary that can be written to JSON. `methods` maps each method to its `seeds` and,
-        for `A_T`, `F_T` and `train_seconds`, to `mean`, `std` (sample deviation) and `values`
-        (one for each seed). `differences` is a list with an entry for each pair of methods with
-        a common seed: `method` minus `baseline`, where the baseline came earlier, with the mean
-        and 95 % interval of `A_T` and `F_T`. `unfinished` lists the runs left out. What is not
-        defined is `None`.
+        A dictionary from method to its results, which can be written to JSON. `A_T`, `F_T` and
+        `train_seconds` each hold `mean`, `std` (sample deviation) and `values` (one for each of
+        the `seeds`). `minus` maps each earlier method with a common seed to the paired difference
+        from it: the common `seeds`, and `mean`, `low` and `high` (the ends of the 95 % interval),
+        `n` and `std` for `A_T` and `F_T`. What is not defined is `None`.
 
     Raises:
         InputError: a seed of a method occurs twice.
     """
     groups: dict[str, dict[int, Mapping[str, Any]]] = {}
-    unfinished = []
     for run in runs:
         if run.get("status") != "finished":
-            entry = {key: run.get(key) for key in ("method", "seed", "status")}
-            unfinished.append(entry)
             continue
         method, seed = str(run["method"]), int(run["seed"])
         if seed in groups.setdefault(method, {}):
             raise InputError(f"seed {seed} of {method!r} occurs more than once")
         groups[method][seed] = run
-    names = list(groups)
-    methods = {
-        name: {
+    summary: dict[str, Any] = {}
+    for method, seeds in groups.items():
+        minus = {earlier: _difference(seeds, groups[earlier]) for earlier in summary}
+        summary[method] = {
+            "A_T": _spread(seeds, "A_T"),
+            "F_T": _spread(seeds, "F_T"),
             "seeds": list(seeds),
-            **{key: _spread([run.get(key) for run in seeds.values()]) for key in _MEASURES},
+            "train_seconds": _spread(seeds, "train_seconds"),
+            "minus": {earlier: found for earlier, found in minus.items() if found["seeds"]},
         }
-        for name, seeds in groups.items()
-    }
-    differences = [
-        pair
-        for later in range(1, len(names))
-        for earlier in range(later)
-        if (pair := _difference(names[later], names[earlier], groups)) is not None
+    return summary
+
+
+def pairs(summary: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Return a summary's differences as (method, baseline, method minus baseline).
+
+    The last one is that of the last method from the one before it.
+    """
+    return [
+        (method, baseline, difference)
+        for method, entry in summary.items()
+        for baseline, difference in entry["minus"].items()
     ]
-    return {
-        "format": 1,
-        "methods": methods,
-        "differences": differences,
-        "unfinished": unfinished,
-    }
 
 
 def render_table(summary: Mapping[str, Any]) -> list[Table]:
     """Return the results table and, if two methods share a seed, the table of differences."""
+    tables = [_results_table(summary)]
+    if pairs(summary):
+        tables.append(_differences_table(summary))
+    return tables
+
+
+def _results_table(summary: Mapping[str, Any]) -> Table:
+    """Return a row for each method."""
     from rich.table import Table
     from rich.text import Text
 
-    methods: Mapping[str, Any] = summary["methods"]
-    results = Table(title="Results over seeds", title_justify="left")
-    results.add_column("Method", overflow="fold")
+    table = Table(title="Results over seeds", title_justify="left")
+    table.add_column("Method", overflow="fold")
     headings = ("A_T %\nhigher is better", "F_T points\nlower is better", "Seeds", "Seconds")
     for heading in headings:
-        results.add_column(heading, justify="right", no_wrap=True)
-    for name, entry in methods.items():
-        results.add_row(
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, entry in summary.items():
+        table.add_row(
             Text(name),
             format_spread(entry["A_T"]),
             format_spread(entry["F_T"]),
             str(len(entry["seeds"])),
             format_spread(entry["train_seconds"], seconds_digits(entry)),
         )
-    tables = [results]
-    if summary["differences"]:
-        table = Table(
-            title="Paired differences on the same seeds, with 95 % intervals",
-            title_justify="left",
-            show_lines=True,
+    return table
+
+
+def _differences_table(summary: Mapping[str, Any]) -> Table:
+    """Return a row for each pair of methods."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = "Paired differences on the same seeds, with 95 % intervals"
+    table = Table(title=title, title_justify="left", show_lines=True)
+    table.add_column("Pair", overflow="fold")
+    for heading in ("A_T", "F_T", "Seeds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("In words", min_width=10, max_width=13)
+    for method, baseline, difference in pairs(summary):
+        table.add_row(
+            Text(f"{method}\nminus {baseline}"),
+            Text(format_interval(difference["A_T"]).replace(" [", "\n[")),
+            Text(format_interval(difference["F_T"]).replace(" [", "\n[")),
+            str(len(difference["seeds"])),
+            verdict(difference["A_T"]),
         )
-        table.add_column("Pair", overflow="fold")
-        for heading in ("A_T", "F_T", "Seeds"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("In words", min_width=10, max_width=13)
-        for entry in summary["differences"]:
-            table.add_row(
-                Text(f"{entry['method']}\nminus {entry['baseline']}"),
-                format_interval(entry["A_T"]).replace(" [", "\n\\["),
-                format_interval(entry["F_T"]).replace(" [", "\n\\["),
-                str(len(entry["seeds"])),
-                verdict(entry["A_T"]),
-            )
-        tables.append(table)
-    return tables
+    return table
 
 
-def format_spread(spread: Mapping[str, Any] | None, digits: int = 1) -> str:
-    """Return "mean ± std", the mean alone for one seed, or a dash when there is no value."""
-    if spread is None or spread["mean"] is None:
-        return "–"
-    mean = f"{_plain(spread['mean'], digits)}"
-    return mean if spread["std"] is None else f"{mean} ± {spread['std']:.{digits}f}"
-
-
-def seconds_digits(entry: Mapping[str, Any]) -> int:
-    """Return the digits to show of a method's training seconds: two for short runs."""
-    mean = entry["train_seconds"]["mean"]
-    return 2 if mean is not None and mean < 10 else 1
-
-
-def format_interval(interval: Mapping[str, Any] | None, digits: int = 1) -> str:
-    """Return "+mean [low, high]", the mean alone for one pair, or a dash."""
-    if interval is None:
-        return "–"
-    mean = _signed(interval["mean"], digits)
-    if interval["low"] is None:
-        return mean
-    return f"{mean} [{_signed(interval['low'], digits)}, {_signed(interval['high'], digits)}]"
-
-
-def verdict(accuracy: Mapping[str, Any] | None) -> str:
-    """Say in three words what a difference in A_T tells."""
-    if accuracy is None or accuracy["low"] is None:
-        return "one seed only"
-    if accuracy["low"] > 0:
-        return "more accurate"
-    if accuracy["high"] < 0:
-        return "less accurate"
-    return "no clear difference"
-
-
-def _spread(raw: Sequence[object]) -> dict[str, Any]:
-    values = [number(value) for value in raw]
+def _spread(seeds: _Seeds, key: str) -> dict[str, Any]:
+    """Return mean, deviation and values of a result over seeds."""
+    values = [number(run.get(key)) for run in seeds.values()]
     known = [value for value in values if value is not None]
     mean, std = mean_std(known) if known else (None, None)
     return {"mean": mean, "std": std, "values": values}
 
 
-def _difference(
-    later: str, earlier: str, groups: Mapping[str, Mapping[int, Mapping[str, Any]]]
+def _difference(later: _Seeds, earlier: _Seeds) -> dict[str, Any]:
+    """Return the differences on the common seeds."""
+    seeds = [seed for seed in later if seed in earlier]
+    return {
+        "seeds": seeds,
+        **{key: _interval([(later[s], earlier[s]) for s in seeds], key) for key in ("A_T", "F_T")},
+    }
+
+
+def _interval(
+    runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], key: str
 ) -> dict[str, Any] | None:
-    seeds = [seed for seed in groups[later] if seed in groups[earlier]]
-    if not seeds:
-        return None
-    entry: dict[str, Any] = {"method": later, "baseline": earlier, "seeds": seeds}
-    for key in ("A_T", "F_T"):
-        pairs = [
-            (a, b)
-            for seed in seeds
-            if (a := number(groups[later][seed].get(key))) is not None
-            and (b := number(groups[earlier][seed].get(key))) is not None
-        ]
-        entry[key] = paired_difference(*zip(*pairs, strict=True)).as_dict() if pairs else None
-    return entry
-
-
-def _plain(value: float, digits: int) -> str:
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")
-
-
-def _signed(value: float, digits: int) -> str:
-    text = _plain(value, digits)
-    return text if text.startswith("−") or float(text) == 0 else f"+{text}"
+    """Return the mean difference with its interval; `None` if no pair has both results."""
+    both = [(number(a.get(key)), number(b.get(key))) for a, b in runs]
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    return paired_difference(*zip(*known, strict=True)).as_dict() if known else None

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Generator, Tensor
 
 from evenstream.learner.rows import Rows
 
 if TYPE_CHECKING:
     from evenstream.learner.step import Step
+
+PERMUTE_UP_TO = 4096
+"""Below this size a whole permutation is cheaper than looking for repeated draws."""
 
 
 class Retrieval:
@@ -25,5 +29,22 @@ class Uniform(Retrieval):
 
     def pick(self, step: Step, count: int) -> Rows:
         """Draw the slots and fetch them."""
-        order = torch.randperm(len(step.memory), generator=step.randomness.retrieve)
-        return step.fetch(order[:count])
+        return step.fetch(draw_distinct(len(step.memory), count, step.randomness.retrieve))
+
+
+def draw_distinct(size: int, count: int, generator: Generator) -> Tensor:
+    """min(count, size) distinct numbers below `size`, all equally likely, in random order.
+
+    A large memory is sampled in O(count): repeated numbers are drawn again.
+    """
+    if size <= PERMUTE_UP_TO or 4 * count > size:
+        return torch.randperm(size, generator=generator)[:count]
+    drawn = torch.randint(size, (count,), generator=generator)
+    while True:
+        ordered, position = drawn.sort(stable=True)
+        repeated = torch.zeros(len(drawn), dtype=torch.bool)
+        repeated[position[1:]] = ordered[1:] == ordered[:-1]
+        if not bool(repeated.any()):
+            return drawn
+        fresh = torch.randint(size, (int(repeated.sum()),), generator=generator)
+        drawn = torch.cat([drawn[~repeated], fresh])

@@ -1,0 +1,178 @@
+"""The sections with charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from evenstream.report.charts.bars import share_fits, share_svg, share_top
+from evenstream.report.charts.canvas import Size
+from evenstream.report.charts.heatmap import matrix_size, matrix_svg
+from evenstream.report.charts.lines import accuracy_svg, seconds_svg
+from evenstream.report.formats import plain
+from evenstream.report.html import breakable, details, labelled, lines, scroll
+from evenstream.report.legend import legend, method_label, truth_item
+from evenstream.report.series import Array, Series
+
+_WIDE, _NARROW, _PANEL = (720, 340), (340, 280), (340, 180)
+
+
+def accuracy(series: Sequence[Series]) -> str:
+    """Show average accuracy after each task."""
+    several = any(len(s.seeds) > 1 for s in series)
+    band = "; the band is one standard deviation over seeds" if several else ""
+    caption = (
+        "Each point is the accuracy averaged over all tasks learned so far; a line that falls "
+        f"slowly has learned new tasks without losing the old ones{band}."
+    )
+    final = [(s, f"{plain(s.accuracy[-1])} %") for s in series]
+    label = (
+        "Line chart of average accuracy after each task. After the last task: "
+        f"{', '.join(f'{s.name} {value}' for s, value in final)}."
+    )
+    charts = _two_sizes(lambda size, salt: accuracy_svg(series, size, salt), "accuracy", label)
+    columns = [(breakable(s.name), s.accuracy) for s in series]
+    table = _numbers(columns, "Average accuracy after each task, in %.")
+    return _section(
+        "accuracy", "Accuracy after each task", caption,
+        legend(final, "After the last task"), charts + table,
+    )  # fmt: skip
+
+
+def matrices(series: Sequence[Series]) -> str:
+    """Show the accuracy matrix of each method as a heat map."""
+    n = series[0].n_tasks
+    width, _ = matrix_size(n)
+    least = min(width, max(300, n * 24 + 50)) if n <= 25 else min(width, 480)
+    style = f"width:max({least}px,min({round(1.25 * width)}px,100%))"
+    maps = [_map(s, style) for s in series]
+    caption = (
+        "Read a column from top to bottom to follow one task: its first number is the accuracy "
+        "right after learning it, and numbers that shrink further down show forgetting."
+    )
+    scale = '<p class="scale" aria-hidden="true">0 %<i></i>100 %</p>'
+    if least > _NARROW[0]:
+        scale += '\n<p class="narrow quiet">Swipe a map sideways to see all tasks.</p>'
+    content = f'<div class="maps" style="--map:{width}px">\n{lines(maps)}\n</div>'
+    tall = len(maps) > 1 or width > _WIDE[0]
+    return _section("matrices", "Accuracy on every task", caption, scale, content, tall=tall)
+
+
+def _map(series: Series, style: str) -> str:
+    """Return the heat map of one method, which scrolls where it does not fit."""
+    last = ", ".join(plain(v) for v in series.matrix[-1])
+    label = f"Heat map of the accuracy of {series.name}. Last row, tasks in order: {last} percent."
+    svg = labelled(matrix_svg(series, f"matrix{series.index}"), label)
+    svg = svg.replace("<svg ", f'<svg style="{style}" ', 1)
+    region = scroll(svg, f"Accuracy matrix of {series.name}")
+    return f'<div class="map"><h3>{method_label(series)}</h3>{region}</div>'
+
+
+def shares(series: Sequence[Series]) -> str:
+    """Show to which tasks the predictions go."""
+    if not series:
+        return ""
+    caption = (
+        "Bars show how many test samples the finished model assigns to the classes of each task, "
+        "and the dashed line how many really belong there; a last bar far above the line means "
+        "the model favours what it learned last."
+    )
+    final = [(s, f"{plain(100 * s.share[-1])} %") for s in series]
+    truth = 100 * series[0].truth
+    value = "" if np.isnan(truth[-1]) else f"{plain(truth[-1])} %"
+    label = (
+        f"Bar chart of predictions per task. Share on the last task"
+        f"{f' (true share {value})' if value else ''}: "
+        f"{', '.join(f'{s.name} {share}' for s, share in final)}."
+    )
+    columns = [(breakable(s.name), 100 * s.share) for s in series]
+    if not np.isnan(truth).all():
+        columns.append(("true share", truth))
+    table = _numbers(columns, "Share of predictions on each task's classes, in %.")
+    return _section(
+        "shares", "Where the predictions go", caption,
+        legend(final, "Share on the last task", truth_item(value)),
+        _share_charts(series, label) + table, tall=not share_fits(series, _WIDE[0]),
+    )  # fmt: skip
+
+
+def _share_charts(series: Sequence[Series], label: str) -> str:
+    """Return the bars of all methods in one chart where they fit, else a chart for each."""
+    top = share_top(series)
+
+    def grouped(size: Size, kind: str) -> str:
+        svg = share_svg(series, size, f"share-{kind}", top)
+        return f'<div class="{kind}">{labelled(svg, label)}</div>'
+
+    if not share_fits(series, _WIDE[0]):
+        return _share_panels(series, top, "panels")
+    if not share_fits(series, _NARROW[0]):
+        return grouped(_WIDE, "wide") + _share_panels(series, top, "panels narrow")
+    return grouped(_WIDE, "wide") + grouped(_NARROW, "narrow")
+
+
+def _share_panels(series: Sequence[Series], top: float, kind: str) -> str:
+    """Return a small chart for each method, all with the same axis."""
+    boxes = []
+    for s in series:
+        svg = share_svg([s], _PANEL, f"share{s.index}", top)
+        svg = labelled(svg, f"Bar chart of predictions per task by {s.name}.")
+        boxes.append(f"<div><h3>{method_label(s)}</h3>{svg}</div>")
+    return f'<div class="{kind}">\n{lines(boxes)}\n</div>'
+
+
+def seconds(series: Sequence[Series]) -> str:
+    """Show average accuracy against training time."""
+    if not series:
+        return ""
+    caption = (
+        "Each dot is the end of a task and the large marker the end of training: a marker further "
+        "up is more accurate, one further left took less time."
+    )
+    last = ", ".join(
+        f"{s.name} {plain(s.accuracy[-1])} % after {plain(s.seconds[-1])} seconds" for s in series
+    )
+    label = f"Average accuracy against training time. At the end: {last}."
+    charts = _two_sizes(lambda size, salt: seconds_svg(series, size, salt), "seconds", label)
+    final = [(s, f"{plain(s.seconds[-1])} s") for s in series]
+    title = "Accuracy against training time"
+    return _section("seconds", title, caption, legend(final, "Training time in all"), charts)
+
+
+def _section(
+    name: str, title: str, caption: str, key: str, content: str, *, tall: bool = False
+) -> str:
+    """Return a card with caption and key on the left, or on top if the content is tall."""
+    return f"""<section class="card" aria-labelledby="{name}">
+<figure class="chart{" tall" if tall else ""}">
+<figcaption><h2 id="{name}">{title}</h2>
+<p>{caption}</p>
+{key}</figcaption>
+<div>
+{content}
+</div>
+</figure>
+</section>"""
+
+
+def _two_sizes(draw: Callable[[Size, str], str], name: str, label: str) -> str:
+    """Return a chart for wide and one for narrow screens; the style sheet shows one of them."""
+    return "\n".join(
+        f'<div class="{kind}">{labelled(draw(size, f"{name}-{kind}"), label)}</div>'
+        for kind, size in (("wide", _WIDE), ("narrow", _NARROW))
+    )
+
+
+def _numbers(columns: Sequence[tuple[str, Array]], caption: str) -> str:
+    """Return the numbers of a chart, one row for each task."""
+    heads = "".join(f'<th scope="col">{name}</th>' for name, _ in columns)
+    rows = [
+        f'<tr><th scope="row">{task}</th>{"".join(f"<td>{plain(v)}</td>" for v in values)}</tr>'
+        for task, values in enumerate(zip(*(c for _, c in columns), strict=True), start=1)
+    ]
+    table = (
+        f"<table><caption>{caption}</caption><thead><tr><th scope='col'>Task</th>{heads}</tr>"
+        f"</thead><tbody>\n{lines(rows)}\n</tbody></table>"
+    )
+    return details("Show the numbers", scroll(table, caption))

@@ -1,0 +1,71 @@
+"""Line charts: average accuracy after each task, and against training time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenstream.report.charts.canvas import Size, draw_svg
+from evenstream.report.charts.style import Colours, colour, line_style, marker
+from evenstream.report.charts.ticks import accuracy_axis, round_ticks, task_axis
+from evenstream.report.series import Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def accuracy_svg(series: Sequence[Series], size: Size, salt: str) -> str:
+    """Return the lines of average accuracy after each task, with a band of one deviation."""
+    return draw_svg(size, salt, lambda ax, c: draw_accuracy(ax, series, c, size[0]))
+
+
+def seconds_svg(series: Sequence[Series], size: Size, salt: str) -> str:
+    """Return the average accuracy against the training seconds spent so far."""
+    return draw_svg(size, salt, lambda ax, c: _draw_seconds(ax, series, c))
+
+
+def draw_accuracy(ax: Axes, series: Sequence[Series], colours: Colours, width: float) -> None:
+    """Draw average accuracy after each task."""
+    n = series[0].n_tasks
+    tasks = np.arange(1, n + 1)
+    every = math.ceil(n / (width / 14))
+    for s in series:
+        _band(ax, s, colours)
+        ax.plot(
+            tasks, s.accuracy, color=colours[colour(s)], linestyle=line_style(s),
+            marker=marker(s), markevery=every, zorder=3,
+        )  # fmt: skip
+    ax.set_xlim(0.7, n + 0.3) if n > 1 else ax.set_xlim(0.5, 1.5)
+    accuracy_axis(ax, series)
+    task_axis(ax, n, width)
+    ax.set_xlabel("Tasks learned so far")
+
+
+def _band(ax: Axes, series: Series, colours: Colours) -> None:
+    """Shade one standard deviation over seeds around a line."""
+    if np.isnan(series.accuracy_std).all():
+        return
+    spread = np.nan_to_num(series.accuracy_std)
+    low = np.clip(series.accuracy - spread, 0, 100)
+    high = np.clip(series.accuracy + spread, 0, 100)
+    tasks = np.arange(1, series.n_tasks + 1)
+    ax.fill_between(tasks, low, high, color=colours[colour(series)], alpha=0.15, linewidth=0)
+
+
+def _draw_seconds(ax: Axes, series: Sequence[Series], colours: Colours) -> None:
+    """Draw accuracy against time: a dot for each task, a large marker for the last."""
+    for s in series:
+        x, y, ink = s.seconds, s.accuracy, colours[colour(s)]
+        ax.plot(x, y, color=ink, linestyle=line_style(s), linewidth=1.2, alpha=0.65)
+        ax.plot(x[:-1], y[:-1], color=ink, linestyle="none", marker="o", markersize=3.5)
+        ax.plot(
+            x[-1:], y[-1:], color=ink, linestyle="none", marker=marker(s), markersize=9, zorder=4
+        )
+    accuracy_axis(ax, series)
+    longest = float(np.nanmax([np.nanmax(s.seconds) for s in series]))
+    ax.set_xlim(0, longest * 1.05 if longest > 0 else 1)
+    round_ticks(ax.xaxis, 6)
+    ax.set_xlabel("Training time so far (seconds)")

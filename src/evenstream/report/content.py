@@ -1,0 +1,39 @@
+"""What a report is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenstream.report.runs import Run, load_runs
+from evenstream.report.series import Series, collect
+from evenstream.report.summary import summarise
+
+
+@dataclass(frozen=True)
+class Content:
+    """The runs of a directory, and what they come to.
+
+    Attributes:
+        directory: where they are.
+        runs: all of them.
+        finished: those with results.
+        series: their curves, averaged over the seeds of each method.
+        summary: their final results, as in `summary.json`.
+    """
+
+    directory: Path
+    runs: Sequence[Run]
+    finished: Sequence[Run]
+    series: Sequence[Series]
+    summary: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, directory: Path) -> Content:
+        """Read a run or comparison directory."""
+        runs = load_runs(directory)
+        finished = [run for run in runs if run.finished]
+        series = collect(finished)
+        return cls(directory, runs, finished, series, summarise(run.metrics for run in finished))

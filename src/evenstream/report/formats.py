@@ -1,0 +1,78 @@
+"""Numbers in words and figures, for the terminal and the page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def plain(value: float | None, digits: int = 1) -> str:
+    """Return a number with a proper minus sign, or a dash when it is `None` or NaN."""
+    if value is None or value != value:
+        return "–"
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """Return a number with its sign; zero has none."""
+    text = plain(value)
+    return text if text.startswith("−") or float(text) == 0 else f"+{text}"
+
+
+def format_spread(spread: Mapping[str, Any], digits: int = 1) -> str:
+    """Return "mean ± std", the mean alone for one seed, or a dash when there is no value."""
+    mean = plain(spread["mean"], digits)
+    return mean if spread["std"] is None else f"{mean} ± {spread['std']:.{digits}f}"
+
+
+def seconds_digits(entry: Mapping[str, Any]) -> int:
+    """Return the digits to show of a method's training seconds: two for short runs."""
+    mean = entry["train_seconds"]["mean"]
+    return 2 if mean is not None and mean < 10 else 1
+
+
+def format_interval(interval: Mapping[str, Any] | None) -> str:
+    """Return "+mean [low, high]", the mean alone for one pair, or a dash."""
+    if interval is None:
+        return "–"
+    if interval["low"] is None:
+        return signed(interval["mean"])
+    mean, low, high = (signed(interval[key]) for key in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]"
+
+
+def verdict(accuracy: Mapping[str, Any] | None) -> str:
+    """Say in three words what a difference in A_T tells."""
+    if accuracy is None or accuracy["low"] is None:
+        return "one seed only"
+    if accuracy["low"] > 0:
+        return "more accurate"
+    if accuracy["high"] < 0:
+        return "less accurate"
+    return "no clear difference"
+
+
+def count(n: int, what: str) -> str:
+    """Return a number of things: 1 task, 2 tasks, 10 classes."""
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{n:,} {what if n == 1 else plural}"
+
+
+def common(values: Iterable[object]) -> str:
+    """Return the value if all runs agree, else up to three of them; empty if there is none."""
+    found = list(dict.fromkeys(str(value) for value in values if value not in (None, "")))
+    if len(found) > 3:
+        return f"differs between runs ({found[0]}, …)"
+    return " / ".join(found)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return sorted whole numbers in short: 0–4, 7."""
+    groups: list[list[int]] = []
+    for n in numbers:
+        if groups and n == groups[-1][-1] + 1:
+            groups[-1].append(n)
+        else:
+            groups.append([n])
+    return ", ".join(f"{g[0]}–{g[-1]}" if len(g) > 2 else ", ".join(map(str, g)) for g in groups)
