@@ -26,7 +26,12 @@ from small_streams import (
     small,
 )
 
-OPTIMIZERS = [{}, {"momentum": 0.9}, {"optimizer": "adam", "lr": 0.01}]
+OPTIONS = {
+    "sgd": {},
+    "momentum": {"momentum": 0.9},
+    "adam": {"optimizer": "adam", "lr": 0.01},
+    "preallocated": {"head_size": 8},
+}
 
 
 def refused(learner, action, error=EvenstreamError, match=None):
@@ -201,24 +206,24 @@ def test_unknown_names_are_of_one_family():
 # ---- losses that are not finite ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", OPTIMIZERS, ids=["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("method", ["er", "er-las", "fine-tune-las", "er-las:prior=random"])
 @pytest.mark.parametrize("new_class", [False, True])
 def test_a_loss_that_is_not_finite_leaves_no_trace(method, options, new_class):
     stream = class_stream(10)
     bomb, twin = Bomb(), Bomb()
-    learner = feed(small(method, bomb, **options), stream[:5])
-    x, labels = stream[4]
+    learner = feed(small(method, bomb, **options), stream[:4])
+    x, labels = stream[3]
     bomb.armed = True
     refused(
         learner,
         lambda: learner.learn(x, ["new", *labels[1:]] if new_class else labels),
         NonFiniteLoss,
-        "nan.*step 6",
+        r"nan.*step 5",
     )
-    bomb.armed = False
+    bomb.armed = False  # the next batch brings no new class: a softmax too wide would show
     untroubled = feed(small(method, twin, **options), stream)
-    assert feed(learner, stream[5:]).fingerprint() == untroubled.fingerprint()
+    assert feed(learner, stream[4:]).fingerprint() == untroubled.fingerprint()
 
 
 def test_not_finite_at_the_very_first_step():

@@ -109,7 +109,7 @@ def main():
     print(f"killed at random: {killed}")
 
     saving = 0
-    for number in draw.sample(range(1, 120), k=max(8, kills)):
+    for number in draw.sample(range(1, 120), k=kills):
         out = folder / f"saving-{number}"
         if not live(config, out, prepare=die_at(number)):
             continue

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenstream.run.events import EVALUATED, EventLog, cut_back, event_files, read_events
@@ -46,6 +46,7 @@ def test_rotation_loses_nothing(tasks, rotate_bytes, flush_every, tmp_path_facto
         assert file.stat().st_size >= rotate_bytes
 
 
+@settings(max_examples=50)
 @given(tasks=RUNS, rotate_bytes=st.integers(1, 400), data=st.data(), torn=st.binary(max_size=20))
 def test_cut_back_leaves_what_came_before_the_checkpoint(
     tasks, rotate_bytes, data, torn, tmp_path_factory

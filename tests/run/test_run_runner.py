@@ -18,7 +18,7 @@ from evenstream.errors import CheckpointError, DataError, EvenstreamError, Input
 from evenstream.learner.learner import Learner
 from evenstream.methods import METHODS
 from evenstream.methods.er import ER
-from evenstream.run import runner
+from evenstream.run import environment, runner
 from evenstream.run.config import RunConfig
 from evenstream.run.environment import describe_environment
 from evenstream.run.events import read_events
@@ -578,3 +578,11 @@ def test_loss_that_is_not_finite_ends_the_run_without_losing_it(table, tmp_path)
     with pytest.raises(EvenstreamError, match="the loss is"):
         start_run(small_config(table, lr=1e30, checkpoint_every=1), tmp_path / "run")
     assert read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]["step"] >= 1
+
+
+def test_commit_is_that_of_the_source_tree_or_unknown(tmp_path, monkeypatch):
+    """Installed in a virtual environment inside somebody's repository: not that one's commit."""
+    site = tmp_path / ".venv" / "lib" / "python3" / "site-packages" / "evenstream" / "run"
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(environment, "__file__", str(site / "environment.py"))
+    assert environment._commit.__wrapped__() is None
