@@ -1,9 +1,10 @@
 """Checkpoints: safetensors for tensors, JSON for the rest, atomic, checksummed, last two kept.
 
-A checkpoint is a pair of files, `checkpoint-<step>.safetensors` and `checkpoint-<step>.json`.
-Each is written to a temporary name, flushed to the disk and renamed; the JSON comes last and holds
-the SHA-256 of the tensors and of itself, so its appearance is the moment the checkpoint exists. A
-crash at any other moment leaves the one before it in force. Nothing here can run code on reading.
+A checkpoint is a pair of files, `checkpoint-<number>-step-<step>.safetensors` and `.json`, numbered
+in the order of writing. Both are written in a folder of their own, flushed to the disk and renamed
+into place; the JSON comes last and holds the SHA-256 of the tensors and of itself, so its
+appearance is the moment the checkpoint exists. No file is ever written over another: a crash at any
+other moment leaves the ones before it in force. Nothing here can run code on reading.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,9 @@ from torch import Tensor
 from evenstream.errors import CheckpointError
 
 FORMAT = 1
-KEEP = 2
 _TENSOR = "__tensor__"
+_INCOMING = "incoming"
+_NUMBER = re.compile(r"checkpoint-(\d+)")
 
 
 def flatten(tree: Any, path: str = "") -> tuple[dict[str, Tensor], Any]:
@@ -53,32 +57,38 @@ def unflatten(tensors: dict[str, Tensor], rest: Any) -> Any:
 
 
 def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
-    """Write a checkpoint and remove all but the newest two. Returns the JSON file's path."""
+    """Write a checkpoint; keep it and the one before it. Returns the JSON file's path."""
     tensors, rest = flatten(tree)
-    stem = folder / f"checkpoint-{step:012d}"
     stored = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = stem.with_suffix(f".tmp-{os.getpid()}")
+        newest = folder / f"checkpoint-{_next_number(folder):06d}-step-{step}.json"
+        incoming = folder / _INCOMING
+        shutil.rmtree(incoming, ignore_errors=True)  # of a process that was killed
+        incoming.mkdir()
         try:
-            save_file(stored, temporary)
-            digest = _file_digest(temporary)
-            _sync(temporary)
-            temporary.replace(stem.with_suffix(".safetensors"))
+            manifest = incoming / newest.name
+            data = manifest.with_suffix(".safetensors")
+            save_file(stored, data)
+            digest = _file_digest(data)
             body = {"format": FORMAT, "step": step, "tensors_sha256": digest, "state": rest}
             text = json.dumps({**body, "sha256": _text_digest(body)}, indent=1)
-            temporary.write_text(text, encoding="utf-8")
-            _sync(temporary)
-            temporary.replace(stem.with_suffix(".json"))
+            manifest.write_text(text, encoding="utf-8")
+            shutil.copymode(manifest, data)  # safetensors lets nobody but the owner read
+            _sync(data)
+            _sync(manifest)
+            data.replace(newest.with_suffix(".safetensors"))
+            manifest.replace(newest)
         finally:
-            temporary.unlink(missing_ok=True)
+            shutil.rmtree(incoming, ignore_errors=True)
         _sync(folder)
     except (OSError, SafetensorError) as error:
+        before = "the one before it is still there" if has_checkpoint(folder) else "there is none"
         raise CheckpointError(
-            f"cannot write a checkpoint to {folder}: {error}; the one before it is still there"
+            f"cannot write a checkpoint to {folder}: {error}; {before}"
         ) from error
-    _remove_old(folder, keep_from=step)
-    return stem.with_suffix(".json")
+    _remove_old(folder, newest)
+    return newest
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -86,7 +96,7 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder with checkpoints")
     problems = []
-    for manifest in sorted(folder.glob("checkpoint-*.json"), reverse=True):
+    for manifest in _manifests(folder):
         try:
             return _read(manifest)
         except CheckpointError as error:
@@ -97,41 +107,70 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether a checkpoint was ever completed here."""
-    return any(folder.glob("checkpoint-*.json"))
+    return bool(_manifests(folder))
+
+
+def _manifests(folder: Path) -> list[Path]:
+    """The JSON files, newest first."""
+    return sorted(folder.glob("checkpoint-*.json"), key=_number, reverse=True)
+
+
+def _number(file: Path) -> int:
+    found = _NUMBER.match(file.name)
+    return int(found[1]) if found else -1
+
+
+def _next_number(folder: Path) -> int:
+    return max(map(_number, folder.glob("checkpoint-*")), default=0) + 1
 
 
 def _read(manifest: Path) -> dict[str, Any]:
+    body = _checked(manifest)
+    data = manifest.with_suffix(".safetensors")
     try:
-        body = json.loads(manifest.read_text(encoding="utf-8"))
+        tree: dict[str, Any] = unflatten(load_file(data), body["state"])
+    except (OSError, SafetensorError, KeyError) as error:
+        raise CheckpointError(f"{data.name} cannot be read: {error}") from None
+    return tree
+
+
+def _checked(manifest: Path) -> dict[str, Any]:
+    """What the JSON file says, once its checksum and that of the tensors are found right."""
+    try:
+        body: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
         claimed = body.pop("sha256")
         intact = claimed == _text_digest(body)
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise CheckpointError(f"{manifest.name} is damaged ({error})") from None
     if not intact:
         raise CheckpointError(f"{manifest.name} was altered: its checksum does not match")
-    if body["format"] != FORMAT:
+    if body.get("format") != FORMAT:
         raise CheckpointError(
-            f"{manifest.name} has format {body['format']}, this version reads {FORMAT}; "
+            f"{manifest.name} has format {body.get('format')}, this version reads {FORMAT}; "
             "use the evenstream version that wrote it"
         )
     data = manifest.with_suffix(".safetensors")
-    if not data.is_file() or _file_digest(data) != body["tensors_sha256"]:
-        raise CheckpointError(f"{data.name} is missing, truncated or altered")
     try:
-        tree: dict[str, Any] = unflatten(load_file(data), body["state"])
-    except (SafetensorError, KeyError) as error:
+        digest = _file_digest(data)
+    except OSError as error:
         raise CheckpointError(f"{data.name} cannot be read: {error}") from None
-    return tree
+    if digest != body["tensors_sha256"]:
+        raise CheckpointError(f"{data.name} is truncated or altered: its checksum does not match")
+    return body
 
 
-def _remove_old(folder: Path, keep_from: int) -> None:
-    """Keep the newest `KEEP` pairs; drop files of later steps (a run that was cut back) too."""
-    manifests = sorted(folder.glob("checkpoint-*.json"))
-    current = [m for m in manifests if int(m.stem.split("-")[1]) <= keep_from]
-    kept = {manifest.stem for manifest in current[-KEEP:]}
+def _remove_old(folder: Path, newest: Path) -> None:
+    """Keep the newest and, before it, the last one that is whole; remove all other files."""
+    kept = [newest]
+    for manifest in _manifests(folder):
+        with contextlib.suppress(CheckpointError):
+            if manifest != newest and _checked(manifest):
+                kept.append(manifest)
+                break
+    names = {file.name for pair in kept for file in (pair, pair.with_suffix(".safetensors"))}
     with contextlib.suppress(OSError):
         for file in sorted(folder.glob("checkpoint-*")):  # .json sorts before .safetensors
-            if file.stem not in kept:
+            if file.name not in names:
                 file.unlink(missing_ok=True)
 
 

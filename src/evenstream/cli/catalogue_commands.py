@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
+import textwrap
+import typing
 from typing import Annotated, Any
 
 import tyro
@@ -13,6 +17,8 @@ OptionalName = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="[NAME]", help_behavior_hint="(default: list all)"),
 ]
+
+_COST = "F forward, G backward, b incoming, m replayed samples"
 
 
 def methods(name: OptionalName = None) -> int:
@@ -28,6 +34,7 @@ def methods(name: OptionalName = None) -> int:
 
     from evenstream.methods import METHODS, make_method
     from evenstream.methods.adjustment import LogitAdjustment
+    from evenstream.slots.criteria import CrossEntropy
 
     console = Console()
     if name is None:
@@ -40,17 +47,20 @@ def methods(name: OptionalName = None) -> int:
         console.print(table)
         console.print(
             "-las: the same method with Logit Adjusted Softmax in place of cross-entropy.\n"
+            f"Cost: {_COST}.\n"
             "Write options behind a colon: er-las:tau=2,window=5. "
             "`evenstream methods NAME` lists them.",
             highlight=False,
         )
         return 0
     method = make_method(name)
+    criterion = method.adjustment.build(seed=0) if method.adjustment else CrossEntropy()
+    needed = method.needs | criterion.needs
     console.print(f"[bold]{method.spec}[/bold]: {_first_line(type(method))}", highlight=False)
     for title, text in (
         ("paper", method.citation),
-        ("cost a step", f"{method.cost}   (F forward, G backward, b incoming, m replayed)"),
-        ("needs", ", ".join(sorted(method.needs)) or "nothing from the stream"),
+        ("cost a step", f"{method.cost}   ({_COST})"),
+        ("needs", ", ".join(sorted(needed)) or "nothing from the stream"),
         ("retrieval", type(method.retrieval).__name__),
         ("update", type(method.update).__name__ if method.uses_memory else "no memory"),
         ("inference", type(method.inference).__name__),
@@ -112,13 +122,32 @@ def _first_line(cls: type) -> str:
 
 
 def _options(instance: Any) -> list[tuple[str, str, str]]:
-    """Name, value and docstring of each field, read from the source of the class."""
-    source = inspect.getsource(type(instance)).splitlines()
+    """Name, value and meaning of each option: the string below its field, in whichever class."""
+    hints = typing.get_type_hints(type(instance))
+    meanings: dict[str, str] = {}
+    for cls in reversed(type(instance).__mro__):
+        meanings |= _field_docs(cls)
     rows = []
     for field in dataclasses.fields(instance):
-        meaning = ""
-        for number, line in enumerate(source):
-            if line.strip().startswith(f"{field.name}:") and number + 1 < len(source):
-                meaning = source[number + 1].strip().strip('"')
-        rows.append((field.name, str(getattr(instance, field.name)), meaning))
+        choices = ", ".join(map(str, typing.get_args(hints[field.name])))
+        meaning = meanings.get(field.name, "") + (f" One of {choices}." if choices else "")
+        rows.append((field.name, str(getattr(instance, field.name)), meaning.strip()))
     return rows
+
+
+def _field_docs(cls: type) -> dict[str, str]:
+    """The string literals that follow the fields of a class in its source, if that is there."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError):
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(below.value.value)
+        for field, below in itertools.pairwise(body.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }

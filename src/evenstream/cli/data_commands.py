@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from evenstream.data import FileStatus
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
@@ -16,7 +18,10 @@ Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 
 def list_() -> int:
-    """List the data sets, where they come from, and which of them are here."""
+    """List the data sets, where they come from, and which of them are here.
+
+    Example: evenstream data list
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -36,6 +41,8 @@ def list_() -> int:
 def get(name: Name) -> int:
     """Download a data set, check it, and put it under the data root.
 
+    Example: evenstream data get fashion-mnist
+
     Args:
         name: A data set (see `evenstream data list`).
     """
@@ -45,14 +52,17 @@ def get(name: Name) -> int:
     from evenstream.data import get as get_files
 
     console = Console()
+    live = console.is_terminal
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, TransferSpeedColumn(), console=console) as bar:
-        tasks: dict[str, object] = {}
+    with Progress(*columns, TransferSpeedColumn(), console=console, disable=not live) as bar:
+        tasks: dict[str, TaskID] = {}
 
         def moved(file: str, done: int, total: int) -> None:
             if file not in tasks:
                 tasks[file] = bar.add_task(file, total=total)
-            bar.update(tasks[file], completed=done, total=total)  # type: ignore[arg-type]
+                if not live:
+                    console.print(f"downloading {file}, {total / 1e6:.0f} MB", highlight=False)
+            bar.update(tasks[file], completed=done, total=total)
 
         statuses = get_files(name, progress=moved)
     return _show(statuses, name)
@@ -60,6 +70,8 @@ def get(name: Name) -> int:
 
 def verify(name: Name) -> int:
     """Compute the checksums of a data set's files again; exits with 1 if one is not right.
+
+    Example: evenstream data verify cifar10
 
     Args:
         name: A data set.
@@ -71,6 +83,8 @@ def verify(name: Name) -> int:
 
 def import_(name: Name, directory: Directory) -> int:
     """Take a data set from files that are already on this machine.
+
+    Example: evenstream data import cifar10 ~/Downloads
 
     Args:
         name: A data set.
@@ -90,7 +104,8 @@ def _show(statuses: list[FileStatus], name: str) -> int:
         text = f"{status.status:8} {status.name}{problem}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     good = all(status.status == "ok" for status in statuses)
-    console.print(f"{name}: {'all files are right' if good else 'not complete'}", highlight=False)
+    verdict = "all files are right" if good else f"not complete; try `evenstream data get {name}`"
+    console.print(f"{name}: {verdict}", highlight=False, soft_wrap=True)
     return 0 if good else 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from evenstream.cli import data_commands
 from evenstream.cli.catalogue_commands import methods, streams
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.errors import EvenstreamError
+from evenstream.run.progress import format_warning
 
 DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit Adjusted Softmax.
 
@@ -23,7 +25,10 @@ Commands = dict[str, Callable[..., Any]]
 
 
 def data() -> int:
-    """Data sets: `data list`, `data get NAME`, `data verify NAME`, `data import NAME DIR`."""
+    """Data sets: `data list`, `data get NAME`, `data verify NAME`, `data import NAME DIR`.
+
+    Example: evenstream data get mnist
+    """
     return _dispatch("evenstream data", data_commands.COMMANDS, ["--help"])
 
 
@@ -56,10 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
     if words in (["--version"], ["-V"]):
         print(f"evenstream {__version__}")
         return 0
+    before = warnings.formatwarning
+    warnings.formatwarning = format_warning
     try:
         if words[:1] == ["data"]:
             return _dispatch("evenstream data", data_commands.COMMANDS, words[1:] or ["--help"])
         return _dispatch("evenstream", COMMANDS, words or ["--help"])
+    except SystemExit as stop:  # from the parser, which has printed its say
+        return stop.code if isinstance(stop.code, int) else 2
     except EvenstreamError as error:
         from evenstream.run.interruption import Interrupted
 
@@ -72,6 +81,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
+    finally:
+        warnings.formatwarning = before
 
 
 if __name__ == "__main__":

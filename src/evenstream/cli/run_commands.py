@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from evenstream.cli.settings import Settings
+from evenstream.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 MethodName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
 MethodNames = Annotated[
-    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="METHOD [METHOD ...]")
+    tuple[str, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="METHOD [METHOD ...]", help_behavior_hint="(required)"),
 ]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 NewFolder = Annotated[
@@ -42,14 +47,19 @@ def run(method: MethodName, settings: SettingsFlags = Settings(), out: NewFolder
         settings: Options of the run.
         out: Folder for the run; must be new or empty.
     """
+    from evenstream.methods import make_method
     from evenstream.run.progress import make_progress
-    from evenstream.run.runner import start_run
+    from evenstream.run.runner import claim_folder, execute, fit
 
-    console = _console()
-    config = settings.resolve(method)
+    make_method(method)  # a wrong name is said before any data is loaded
+    stream = settings.open()
+    config = settings.resolve(method, stream.protocol)
+    stream = fit(config, stream)
     folder = out or Path("out") / f"{_slug(config.stream)}_{_slug(method)}_seed-{config.seed}"
+    claim_folder(folder, config)
+    console = _console()
     _print_settings(console, config, f"{method} on {config.stream}, seed {config.seed}")
-    metrics = start_run(config, folder, make_progress(console))
+    metrics = execute(config, stream, folder, make_progress(console))
     _print_result(console, metrics, folder)
     return 0
 
@@ -76,16 +86,22 @@ def compare(
     """
     from evenstream.methods import make_method
     from evenstream.run.compare import Comparison
-    from evenstream.run.runner import claim_folder
+    from evenstream.run.runner import claim_folder, fit
 
+    if not methods:
+        raise InputError("name at least one method to compare")
     for method in methods:
         make_method(method)
-    comparison = Comparison(methods, seeds, settings.resolve(methods[0] if methods else "er"))
-    stream = comparison.settings.stream
-    folder = out or Path("out") / f"{_slug(stream)}_{'_'.join(map(_slug, methods))}"
-    claim_folder(folder)
-    comparison.write(folder)
-    return _compare(comparison, folder, jobs)
+    stream = settings.open()
+    comparison = Comparison(methods, seeds, settings.resolve(methods[0], stream.protocol))
+    for method in methods:
+        fit(settings.resolve(method, stream.protocol), stream)
+    name = _slug(comparison.settings.stream)
+    folder = out or Path("out") / f"{name}_{'_'.join(map(_slug, methods))}"
+    n_jobs = _jobs(jobs, comparison.settings.threads)
+    del stream  # the workers load it themselves
+    claim_folder(folder, comparison)
+    return _compare(comparison, folder, n_jobs)
 
 
 def resume(directory: Folder, jobs: int = 0) -> int:
@@ -97,16 +113,24 @@ def resume(directory: Folder, jobs: int = 0) -> int:
         directory: The folder given as --out before.
         jobs: Runs at the same time, for a comparison (0: one for each core).
     """
-    from evenstream.run.compare import COMPARISON, Comparison
+    from evenstream.checkpoint import has_checkpoint
+    from evenstream.run.compare import Comparison, finished_runs
+    from evenstream.run.config import COMPARISON, RunConfig
     from evenstream.run.progress import make_progress
-    from evenstream.run.runner import read_metrics, resume_run
+    from evenstream.run.runner import CHECKPOINTS, finished_metrics, resume_run
 
     console = _console()
     if (directory / COMPARISON).exists():
-        return _compare(Comparison.read(directory), directory, jobs)
-    before = read_metrics(directory)
-    if before is not None and before["status"] == "finished":
+        comparison = Comparison.read(directory)
+        if len(finished_runs(comparison, directory)) == len(list(comparison.runs())):
+            console.print("all runs of this comparison are finished; here they are again")
+        return _compare(comparison, directory, _jobs(jobs, comparison.settings.threads))
+    config = RunConfig.read(directory)
+    _print_settings(console, config, f"{config.method} on {config.stream}, seed {config.seed}")
+    if finished_metrics(directory) is not None:
         console.print("this run is finished; nothing to do")
+    elif not has_checkpoint(directory / CHECKPOINTS):
+        console.print("it was stopped before its first checkpoint; starting over")
     metrics = resume_run(directory, make_progress(console))
     _print_result(console, metrics, directory)
     return 0
@@ -129,8 +153,7 @@ def report(
     """
     from evenstream.report import write_report
 
-    path = write_report(directory, out)
-    _console().print(f"report: {path}", highlight=False, soft_wrap=True)
+    _say(_console(), f"report: {write_report(directory, out)}")
     return 0
 
 
@@ -147,11 +170,12 @@ def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
     from evenstream.report.summary import render_table
     from evenstream.run.compare import compare as run_all
     from evenstream.run.compare import write_summary
+    from evenstream.run.runner import resume_command
 
     console = _console()
     settings = comparison.settings
-    jobs = jobs if jobs > 0 else max(1, (os.cpu_count() or 1) // settings.threads)
-    title = f"{', '.join(comparison.methods)} on {settings.stream}, {comparison.seeds} seeds"
+    seeds = f"{comparison.seeds} seed{'s' if comparison.seeds > 1 else ''}"
+    title = f"{', '.join(comparison.methods)} on {settings.stream}, {seeds}"
     _print_settings(console, settings, title)
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -160,24 +184,17 @@ def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
 
         def said(config: RunConfig, metrics: dict[str, Any] | None, error: str | None) -> None:
             bar.advance(task)
-            what = f"{config.method} seed {config.seed}"
-            if metrics is None:
-                bar.console.print(f"{what}: failed: {error}", highlight=False, markup=False)
-            else:
-                bar.console.print(f"{what}: A_T {metrics['A_T']:.1f} %", highlight=False)
+            result = f"failed: {error}" if metrics is None else f"A_T {metrics['A_T']:.1f} %"
+            _say(bar.console, f"{config.method} seed {config.seed}: {result}")
 
         errors = run_all(comparison, folder, jobs, said)
-    summary = write_summary(comparison, folder)
-    for table in render_table(summary):
-        console.print(table)
-    page = write_report(folder)
-    console.print(f"report: {page}", highlight=False, soft_wrap=True)
+    if len(errors) < total:
+        for table in render_table(write_summary(comparison, folder)):
+            console.print(table)
+        _say(console, f"report: {write_report(folder)}")
     if errors:
-        console.print(
-            f"{len(errors)} of {total} runs failed; `evenstream resume {folder}` tries them again",
-            highlight=False,
-            soft_wrap=True,
-        )
+        again = f"`{resume_command(folder)}` tries again"
+        print(f"error: {len(errors)} of {total} runs failed; {again}", file=sys.stderr)
     return 1 if errors else 0
 
 
@@ -187,27 +204,40 @@ def _console() -> Console:
     return Console()
 
 
+def _say(console: Console, text: str, style: str = "") -> None:
+    """Print a line as it is: paths and methods are no markup, and are not broken."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", Path(text).name)
 
 
+def _jobs(asked: int, threads: int) -> int:
+    """How many runs at the same time; 0 means as many as the cores have room for."""
+    if asked < 0:
+        raise InputError(f"--jobs must be 0 (one for each core) or more, got {asked}")
+    return asked or max(1, (os.cpu_count() or 1) // threads)
+
+
 def _print_settings(console: Console, config: RunConfig, title: str) -> None:
-    console.print(f"[bold]{title}[/bold]", highlight=False)
-    console.print(
+    _say(console, title, style="bold")
+    _say(
+        console,
         f"network {config.network}, memory {config.memory}, batch {config.batch} + "
         f"{config.replay_batch} replayed, lr {config.lr:g}, {config.optimizer}, augmentation "
         f"{config.augment}, classes by {config.class_order}, {config.device}, dtype {config.dtype}",
-        highlight=False,
         style="dim",
     )
 
 
 def _print_result(console: Console, metrics: dict[str, Any], folder: Path) -> None:
     forgetting = "" if metrics["F_T"] is None else f", forgetting F_T {metrics['F_T']:.1f}"
-    console.print(
+    _say(
+        console,
         f"average accuracy A_T {metrics['A_T']:.1f} %{forgetting}; "
         f"{metrics['steps']} steps in {metrics['train_seconds']:.1f} s, "
         f"{metrics['samples_per_second']:,.0f} samples/s, {metrics['dtype']}",
-        highlight=False,
     )
-    console.print(f"results: {folder}", highlight=False, soft_wrap=True)
+    page = f"`evenstream report {shlex.quote(str(folder))}` makes a page of them"
+    _say(console, f"results: {folder}; {page}")

@@ -10,6 +10,7 @@ import tyro
 
 if TYPE_CHECKING:
     from evenstream.run.config import RunConfig
+    from evenstream.streams import Protocol, Stream
 
 T = TypeVar("T")
 
@@ -63,23 +64,30 @@ class Settings:
     checkpoint_every: int = 500
     """Steps between checkpoints (there is one after each task anyway)."""
 
-    def resolve(self, method: str) -> RunConfig:
-        """The full configuration of a run: the stream's protocol under these flags."""
+    def open(self) -> Stream:
+        """Load the stream that these flags describe."""
         from evenstream.errors import InputError
-        from evenstream.run.config import RunConfig
-        from evenstream.streams import STREAMS, open_stream
+        from evenstream.streams import open_stream
 
-        for name, least in (("threads", 1), ("checkpoint_every", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"--{name.replace('_', '-')} must be {least} or more")
+        if self.tasks is not None and self.tasks < 1:
+            raise InputError(f"--tasks must be 1 or more, got {self.tasks}")
         if self.test_fraction is not None and not 0 < self.test_fraction < 1:
-            raise InputError("--test-fraction must lie between 0 and 1")
-        protocol = open_stream(
-            self.stream, tasks=self.tasks, test_fraction=self.test_fraction
-        ).protocol
+            raise InputError(f"--test-fraction must lie between 0 and 1, got {self.test_fraction}")
+        return open_stream(
+            self._stream_name(),
+            seed=self.seed,
+            class_order=self.class_order,
+            tasks=self.tasks,
+            test_fraction=self.test_fraction,
+        )
+
+    def resolve(self, method: str, protocol: Protocol) -> RunConfig:
+        """The full configuration of a run: the stream's protocol under these flags."""
+        from evenstream.run.config import RunConfig
+
         return RunConfig(
             method=method,
-            stream=self.stream if self.stream in STREAMS else str(Path(self.stream).absolute()),
+            stream=self._stream_name(),
             seed=self.seed,
             memory=_given(self.memory, protocol.memory),
             batch=_given(self.batch, protocol.batch),
@@ -98,6 +106,11 @@ class Settings:
             test_fraction=self.test_fraction or 0.0,
             checkpoint_every=self.checkpoint_every,
         )
+
+    def _stream_name(self) -> str:
+        """A file's path in full, so that a run can be resumed from anywhere."""
+        is_file = self.stream.endswith(".npz")
+        return str(Path(self.stream).expanduser().absolute()) if is_file else self.stream
 
 
 def _given(value: T | None, default: T) -> T:

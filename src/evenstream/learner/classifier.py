@@ -52,8 +52,9 @@ class GrowingHead(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         saved = state_dict.get(prefix + "weight")
         if saved is not None and saved.shape[0] != self.out_features:
-            self.weight = nn.Parameter(self.weight.new_zeros(saved.shape))
-            self.bias = nn.Parameter(self.bias.new_zeros(saved.shape[0]))
+            trained = self.weight.requires_grad  # a teacher's is not
+            self.weight = nn.Parameter(self.weight.new_zeros(saved.shape), trained)
+            self.bias = nn.Parameter(self.bias.new_zeros(saved.shape[0]), trained)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -32,14 +32,13 @@ def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     else:
         try:
             array = np.asarray(x)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:
             raise InputError(f"inputs are not an array: {error}") from None
         if array.dtype.kind not in "uifb":
             raise InputError(f"inputs must be numbers, got an array of dtype {array.dtype}")
-        if array.dtype in (np.uint16, np.uint32, np.uint64):
-            array = array.astype(np.float32)
-        rows = torch.from_numpy(np.array(array))
-    if rows.is_complex() or rows.is_sparse or rows.is_quantized:
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused below
+            rows = torch.from_numpy(array.astype(array.dtype if array.dtype == np.uint8 else "f4"))
+    if rows.is_complex() or rows.layout != torch.strided or rows.is_quantized:
         raise InputError(f"inputs must be plain real numbers, got {rows.dtype}")
     if rows.ndim < 2:
         raise InputError(

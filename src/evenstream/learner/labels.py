@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AnySet
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,22 @@ Label = str | int | bool | tuple["Label", ...]
 
 
 def plain_label(value: Any) -> Label:
-    """The Python value of a label: NumPy and 0-d tensor labels become str, int, bool or tuple."""
+    """The Python value of a label: NumPy and 0-d tensor labels become str, int, bool or tuple.
+
+    So do enums and other subclasses: a checkpoint keeps only the plain value.
+    """
     if isinstance(value, (np.generic, torch.Tensor, np.ndarray)):
         if getattr(value, "ndim", 0) != 0:
             raise InputError(f"a label must be a single value, not an array of shape {value.shape}")
         value = value.item()
     if isinstance(value, tuple):
         return tuple(plain_label(part) for part in value)
-    if isinstance(value, (str, bool, int)):
+    if isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     raise InputError(
         f"unsupported label {value!r} of type {type(value).__name__}; "
         "use str, int, bool or a tuple of them"
@@ -38,9 +46,23 @@ def plain_labels(labels: Any) -> list[Label]:
                 "pass one label for each row"
             )
         labels = labels.tolist()
-    if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, Iterable)):
+    unordered = isinstance(labels, (str, bytes, bytearray, AnySet, Mapping))
+    if unordered or not isinstance(labels, Iterable):
         raise InputError(f"labels must be a sequence with one label for each row, got {labels!r}")
     return [plain_label(label) for label in labels]
+
+
+def plain_counts(counts: Any) -> dict[Label, int]:
+    """Checked `{label: how many}` with Python labels and numbers."""
+    if not isinstance(counts, Mapping):
+        raise InputError(f"label_counts must be {{label: count}}, got {counts!r}")
+    for label, count in counts.items():
+        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 0:
+            raise InputError(
+                f"label_counts must be whole numbers of 0 or more, got {count!r} for {label!r}"
+            )
+    labels = plain_labels(list(counts))
+    return dict(zip(labels, map(int, counts.values()), strict=True))
 
 
 def _key(label: Label) -> Any:

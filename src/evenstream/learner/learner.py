@@ -18,7 +18,7 @@ from evenstream.checkpoint import read_checkpoint, write_checkpoint
 from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
 from evenstream.learner.classifier import Classifier, GrowingHead, evaluation_mode
 from evenstream.learner.inputs import InputKind, check_inputs
-from evenstream.learner.labels import Label, LabelMap, plain_labels
+from evenstream.learner.labels import Label, LabelMap, plain_counts, plain_labels
 from evenstream.learner.memory import Memory, X, Y
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
 from evenstream.learner.options import DTYPES, Options, resolve_device, resolve_dtype
@@ -30,6 +30,7 @@ from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, un
 from evenstream.methods import Method, TaskData, make_method
 from evenstream.slots.criteria import CrossEntropy
 from evenstream.slots.inference import ArgMax, Model, Outputs
+from evenstream.slots.updates import Reservoir
 
 PREDICT_BATCH = 256
 WARN_AFTER = 20
@@ -103,8 +104,8 @@ class Learner:
             device=str(self.device),
             dtype=resolve_dtype(dtype, self.device),
             augment=augment,
-            mean=None if mean is None else tuple(mean),
-            std=None if std is None else tuple(std),
+            mean=None if mean is None else tuple(map(float, mean)),
+            std=None if std is None else tuple(map(float, std)),
             accumulate=accumulate,
             scope=scope,
             head_size=head_size,
@@ -117,6 +118,8 @@ class Learner:
             )
         if isinstance(model, str) and model not in networks.NETWORKS:
             raise UnknownName("network", model, networks.NETWORKS)
+        if not isinstance(model, (str, nn.Module)):
+            raise InputError(f"model must be a network's name or a torch module, got {model!r}")
         self.model = model
         self.preprocess = Preprocess(augment, self.options.mean, self.options.std)
         self.criterion = self._make_criterion()
@@ -133,8 +136,10 @@ class Learner:
         self.input_kind: InputKind | None = None
         self.task_counts: dict[Label, int] | None = None
         self.pending: list[tuple[Tensor, list[Label]]] = []
-        self.undo: list[Undo] = []
+        self.undo: dict[Any, Undo] = {}
+        """How to undo the step being made, by what it has changed, in that order."""
         self._single_class_run = 0
+        self._warned = False
 
     # ---- what users call ---------------------------------------------------------------------
 
@@ -160,22 +165,25 @@ class Learner:
             raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
         self._check_boundaries()
         with all_or_nothing(self):
-            if self.options.accumulate == 1:
-                return self._learn_batch(raw, values)
-            if self.input_kind is None:
-                self.input_kind = InputKind.of(raw)
+            if self.network is None:
+                self.build(raw.to(self.device))
             self.pending = [*self.pending, (raw, values)]
             waiting = sum(len(rows) for rows, _ in self.pending)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
-            return self._learn_pending()
+            result = self._learn_pending()
+        self._warn_if_stuck(result)
+        return result
 
     def flush(self) -> StepResult | None:
         """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
         if not self.pending:
             return None
+        self._check_boundaries()
         with all_or_nothing(self):
-            return self._learn_pending()
+            result = self._learn_pending()
+        self._warn_if_stuck(result)
+        return result
 
     def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> list[Label | None]:
         """The most likely label of each row; None as long as nothing has been learned.
@@ -209,21 +217,20 @@ class Learner:
         """
         if self.in_task:
             raise InputError("start_task was called inside a task; call end_task first")
-        counts = None
-        if label_counts is not None:
-            labels = plain_labels(list(label_counts))
-            counts = dict(zip(labels, label_counts.values(), strict=True))
-        elif "label_counts" in self.needs:
+        counts = None if label_counts is None else plain_counts(label_counts)
+        if counts is None and "label_counts" in self.needs:
             raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
-        self.task, self.in_task, self.task_counts = self.task + 1, True, counts
-        return self.method.on_task_start(self, data)
+        with all_or_nothing(self):
+            self.task, self.in_task, self.task_counts = self.task + 1, True, counts
+            return self.method.on_task_start(self, data)
 
     def end_task(self, data: TaskData | None = None) -> None:
         """Say that the current task is over."""
         if not self.in_task:
             raise InputError("end_task was called outside a task; call start_task first")
-        self.method.on_task_end(self, data)
-        self.in_task = False
+        with all_or_nothing(self):
+            self.method.on_task_end(self, data)
+            self.in_task = False
 
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
@@ -266,7 +273,11 @@ class Learner:
                 "this learner was made with a module of your own; pass it: load(path, model=...)"
             )
         options = {**state["options"], **({"device": device} if device else {})}
-        learner = cls(method or state["method"], model or state["model"], **options)
+        learner = cls(
+            state["method"] if method is None else method,
+            state["model"] if model is None else model,
+            **options,
+        )
         if learner.method.spec != state["method"]:
             raise CheckpointError(
                 f"saved with method {state['method']}, not with {learner.method.spec}"
@@ -291,33 +302,29 @@ class Learner:
         known = len(self.label_map)
         y = torch.tensor(self.label_map.add(values), device=self.device)
         raw = raw.to(self.device)
-        network = self.network or self.build(raw)
-        n_classes = len(self.label_map)
-        if n_classes > known:
+        assert self.network is not None
+        if len(self.label_map) > known:
             self._grow(known)
-        with self.randomness.owned_global():
-            incoming = Rows(raw, y, self.preprocess, self.randomness.augment)
-            step = self._make_step(network, incoming, known)
-            if self.method.memory_first:
-                self._store(step)
-            step.groups = self.method.training_rows(step)
-            self._observe(step)
-            loss = self.method.loss(step)
-            accuracy = self._prequential_accuracy(step)
-            if loss is not None:
-                self.optimise(loss, *self.method.trained_groups)
-            self.method.after_step(step)
-            if not self.method.memory_first:
-                self._store(step)
+        incoming = Rows(raw, y, self.preprocess, self.randomness.augment)
+        step = self._make_step(self.network, incoming, known)
+        if self.method.memory_first:
+            self._store(step)
+        step.groups = self.method.training_rows(step)
+        self._observe(step)
+        loss = self.method.loss(step)
+        accuracy = self._prequential_accuracy(step)
+        if loss is not None:
+            self._update(loss, self.method.trained_groups, undoable=self._may_fail_later)
+        self.method.after_step(step)
+        if not self.method.memory_first:
+            self._store(step)
         self.step += 1
-        single_class = self.criterion.single_class
-        self._warn_if_stuck(single_class)
         return StepResult(
             step=self.step,
             loss=None if loss is None else float(loss.detach()),
             accuracy=accuracy,
             rows=sum(len(group) for group in step.groups),
-            single_class=single_class,
+            single_class=self.criterion.single_class,
         )
 
     def _make_step(self, network: Classifier, incoming: Rows, known: int) -> Step:
@@ -344,20 +351,26 @@ class Learner:
             return
         if "label_counts" in self.criterion.needs:
             replayed = sum(len(group) for group in step.groups if group.slots is not None)
-            stream = self._task_histogram(step.n_classes)
+            stream = self._task_histogram(step)
             memory = self.memory.class_counts
             self.criterion.tell(stream, memory, len(labels) - replayed, replayed)
         width = self.network.head.out_features if self.network and self._wide else step.n_classes
         self.criterion.observe(labels, width)
-        self.undo.append(self.criterion.forget_last)
+        self.undo["window"] = self.criterion.forget_last
 
-    def _task_histogram(self, n_classes: int) -> Tensor:
+    def _task_histogram(self, step: Step) -> Tensor:
         """The task's label counts, by class index; labels that have not arrived are left out."""
-        counts = torch.zeros(n_classes, device=self.device)
+        counts = torch.zeros(step.n_classes, device=self.device)
         for label, count in (self.task_counts or {}).items():
             index = self.label_map.get(label)
             if index is not None:
                 counts[index] = count
+        unexpected = step.incoming.y[counts[step.incoming.y] == 0]
+        if len(unexpected):
+            raise InputError(
+                f"label {self.label_map[int(unexpected[0])]!r} arrived, but start_task's "
+                "label_counts said that this task does not have it"
+            )
         return counts
 
     def optimise(self, loss: Tensor, *groups: str) -> None:
@@ -366,15 +379,19 @@ class Learner:
         A group is "network" (the default), "head", or the name of one of the method's own
         optimisers; several are stepped after one backward.
         """
+        self._update(loss, groups or ("network",), undoable=True)
+
+    def _update(self, loss: Tensor, groups: Sequence[str], undoable: bool) -> None:
         if not bool(torch.isfinite(loss)):
             raise NonFiniteLoss(
-                f"the loss is {float(loss)} at step {self.step + 1}; the step was not made. "
+                f"the loss is {loss.item()} at step {self.step + 1}; the step was not made. "
                 "Lower the learning rate, normalise the inputs, or go back to a checkpoint"
             )
-        parts = [self._group(name) for name in groups or ("network",)]
-        if len(parts) > 1 or groups not in ((), ("network",)) or self._may_fail_later:
-            self.undo += [undo_update(optimizer, parameters) for optimizer, parameters in parts]
-        for optimizer, _ in parts:
+        parts = [self._group(name) for name in groups]
+        for optimizer, parameters in parts:
+            what = (id(optimizer), *map(id, parameters))
+            if undoable and what not in self.undo:  # the first note of a step is the one to go to
+                self.undo[what] = undo_update(optimizer, parameters)
             optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss, inputs=[p for _, parameters in parts for p in parameters])
         for optimizer, _ in parts:
@@ -386,6 +403,8 @@ class Learner:
         assert self.network is not None and self.optimizer is not None
         if name == "head":
             return self.optimizer, list(self.network.head.parameters())
+        if name != "network" and name not in self.method.optimizers:
+            raise UnknownName("group", name, ["network", "head", *self.method.optimizers])
         optimizer = self.optimizer if name == "network" else self.method.optimizers[name]
         parameters = [p for part in optimizer.param_groups for p in part["params"]]
         return optimizer, [p for p in parameters if p.requires_grad]
@@ -393,7 +412,9 @@ class Learner:
     @property
     def _may_fail_later(self) -> bool:
         """Whether something after the main update could still refuse the step."""
-        return type(self.method).after_step is not Method.after_step
+        kind, update = type(self.method), type(self.method.update)
+        hooks = (kind.after_step, kind.stored_rows) != (Method.after_step, Method.stored_rows)
+        return hooks or update is not Reservoir
 
     def _store(self, step: Step) -> None:
         """Offer the incoming rows (or those the method chose) to the memory."""
@@ -418,14 +439,15 @@ class Learner:
         right = scores[:, : step.known].argmax(1) == step.incoming.y
         return float(right.float().mean())
 
-    def _warn_if_stuck(self, single_class: bool) -> None:
-        self._single_class_run = self._single_class_run + 1 if single_class else 0
-        if self._single_class_run == WARN_AFTER:
+    def _warn_if_stuck(self, result: StepResult) -> None:
+        self._single_class_run = self._single_class_run + 1 if result.single_class else 0
+        if self._single_class_run >= WARN_AFTER and not self._warned:
+            self._warned = True
             warnings.warn(
                 f"the last {WARN_AFTER} steps had a single class in the window, and Logit Adjusted "
                 "Softmax learns nothing from those: use larger batches, accumulate=N, a memory, "
                 "or a longer window (er-las:window=N)",
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def _check_boundaries(self) -> None:
@@ -459,8 +481,14 @@ class Learner:
         backbone.to(self.device)
         if raw.ndim == 4:
             backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        with evaluation_mode(backbone):
-            features = backbone(self.preprocess.plain(raw[:1]))
+        self.preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
+        sample = self.preprocess.plain(raw[:1])
+        try:
+            with evaluation_mode(backbone):
+                features = backbone(sample)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            shape = tuple(raw.shape[1:])
+            raise InputError(f"the model cannot take inputs of shape {shape}: {error}") from error
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
             raise InputError("the model must turn a batch of inputs into one feature vector a row")
         head = GrowingHead(features.shape[1], self.options.seed, self.options.head_size)
@@ -482,7 +510,7 @@ class Learner:
         n_classes = len(self.label_map)
         assert self.network is not None and self.optimizer is not None
         if n_classes > self.network.head.out_features:
-            self.undo.append(undo_growth(self.network.head, self.optimizer))
+            self.undo["head"] = undo_growth(self.network.head, self.optimizer)
         self.grow_head(n_classes)
         self.method.on_new_classes(self, known)
 
@@ -536,11 +564,16 @@ class Learner:
         if reason is not None:
             raise InputError(f"priors cannot be used with {self.method.spec}: {reason}")
         weights = torch.zeros(len(self.label_map), dtype=torch.float64)
+        if not isinstance(priors, Mapping):
+            raise InputError("priors must be {label: probability}")
         for label, value in zip(plain_labels(list(priors)), priors.values(), strict=True):
             index = self.label_map.get(label)
             if index is None:
                 raise InputError(f"priors names the label {label!r}, which was never learned")
-            weights[index] = value
+            try:
+                weights[index] = float(value)
+            except (TypeError, ValueError):
+                raise InputError(f"priors must be numbers, got {value!r}") from None
         if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or float(weights.sum()) <= 0:
             raise InputError("priors must be finite, not negative, and not all zero")
         return (weights / weights.sum()).log().float()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,17 +13,6 @@ from evenstream.errors import InputError
 from evenstream.slots.priors import pad_classes
 
 X, Y = "x", "y"
-
-
-@dataclass(frozen=True)
-class _Undo:
-    """What one write replaced."""
-
-    size: int
-    class_counts: Tensor
-    shapes: dict[str, torch.Size]
-    slots: Tensor
-    before: dict[str, Tensor]
 
 
 class Memory:
@@ -45,7 +34,7 @@ class Memory:
         self.class_counts = torch.zeros(0, dtype=torch.int64, device=self.device)
         """How many stored samples each class has."""
         self._fields: dict[str, Tensor] = {}
-        self._journal: list[_Undo] | None = None
+        self._journal: list[Callable[[], None]] | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -64,7 +53,10 @@ class Memory:
         return self._fields[name][: self.size]
 
     def put(self, slots: Tensor, values: dict[str, Tensor]) -> None:
-        """Write rows into distinct slots; slots beyond `size` must continue it without a gap."""
+        """Write rows into distinct slots; slots beyond `size` must continue it without a gap.
+
+        A field without a value for these rows is zero there.
+        """
         if not len(slots):
             return
         self._remember(slots, self.fields)
@@ -75,29 +67,44 @@ class Memory:
         replaced = self._fields[Y][slots[slots < self.size]]
         counts = counts - torch.bincount(replaced, minlength=len(counts))
         self.class_counts = counts + torch.bincount(labels, minlength=len(counts))
-        for name, rows in values.items():
-            stored = self._fields[name]
-            if rows.shape[1:] != stored.shape[1:]:  # a logit field written before the head grew
-                rows = F.pad(rows, (0, stored.shape[1] - rows.shape[1]))
-            stored[slots] = rows.to(stored.dtype)
+        for name in self._fields:
+            if name in values:
+                self._write(name, slots, values[name])
+            else:
+                self._fields[name][slots] = 0
         self.size = max(self.size, int(slots.max()) + 1)
 
     def set_field(self, name: str, slots: Tensor, values: Tensor) -> None:
         """Overwrite one field of stored samples (scores that a method refreshes)."""
         self._remember(slots, (name,))
-        self._fields[name][slots] = values.to(self._fields[name].dtype)
+        self._fit_field(name, values)
+        self._write(name, slots, values)
+
+    def _write(self, name: str, slots: Tensor, rows: Tensor) -> None:
+        stored = self._fields[name]
+        if rows.shape[1:] != stored.shape[1:]:  # logits made before the head grew
+            rows = F.pad(rows, (0, stored.shape[1] - rows.shape[1]))
+        stored[slots] = rows.to(stored.dtype)
 
     def clear(self) -> None:
         """Forget all samples (offline methods refill the memory at task ends)."""
+        self._remember(torch.zeros(0, dtype=torch.int64), ())
         self.size, self._fields = 0, {}
         self.class_counts = torch.zeros_like(self.class_counts)
 
     def _remember(self, slots: Tensor, fields: tuple[str, ...]) -> None:
-        """Note in the journal what a write to these slots is about to replace."""
-        if self._journal is not None:
-            shapes = {name: values.shape[1:] for name, values in self._fields.items()}
-            before = {name: self._fields[name][slots] for name in fields}
-            self._journal.append(_Undo(self.size, self.class_counts, shapes, slots, before))
+        """Note in the journal how to undo a write to these slots (arrays themselves are shared)."""
+        if self._journal is None:
+            return
+        size, class_counts, arrays = self.size, self.class_counts, dict(self._fields)
+        before = {name: arrays[name][slots] for name in fields if name in arrays}
+
+        def undo() -> None:
+            self.size, self.class_counts, self._fields = size, class_counts, arrays
+            for name, rows in before.items():
+                arrays[name][slots] = rows
+
+        self._journal.append(undo)
 
     def _fit_field(self, name: str, rows: Tensor) -> None:
         """Allocate a field at its first write; widen it when the head has grown since."""
@@ -120,13 +127,7 @@ class Memory:
     def rollback(self, seen: int) -> None:
         """Undo every write since `begin`; `seen` is the counter's value then."""
         for undo in reversed(self._journal or []):
-            self._fields = {name: self._fields[name] for name in undo.shapes}
-            for name, shape in undo.shapes.items():
-                if self._fields[name].shape[1:] != shape:
-                    self._fields[name] = self._fields[name][:, : shape[0]].contiguous()
-            for name, rows in undo.before.items():
-                self._fields[name][undo.slots] = rows
-            self.size, self.class_counts = undo.size, undo.class_counts
+            undo()
         self._journal = None
         self.seen = seen
 

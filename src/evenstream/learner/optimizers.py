@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,19 +36,23 @@ def make_optimizer(
 def replace_parameter(
     optimizer: torch.optim.Optimizer, old: nn.Parameter, new: nn.Parameter
 ) -> None:
-    """Let the optimiser go on with a grown parameter; its state gets zeros for the new rows."""
+    """Let the optimiser go on with a grown parameter; its state gets zeros for the new rows.
+
+    The old parameter's state is left as it is, so that the growth can be undone.
+    """
     for group in optimizer.param_groups:
         group["params"] = [new if p is old else p for p in group["params"]]
     state = optimizer.state.pop(old, None)
     if state is None:
         return
     added = new.shape[0] - old.shape[0]
-    optimizer.state[new] = {
-        key: F.pad(value, (0, 0) * (value.ndim - 1) + (0, added))
-        if isinstance(value, Tensor) and value.shape == old.shape
-        else value
-        for key, value in state.items()
-    }
+    optimizer.state[new] = {key: _grown(value, old, added) for key, value in state.items()}
+
+
+def _grown(value: Any, old: nn.Parameter, added: int) -> Any:
+    if isinstance(value, Tensor) and value.shape == old.shape:
+        return F.pad(value, (0, 0) * (value.ndim - 1) + (0, added))
+    return copy.deepcopy(value)  # Adam counts its steps in a tensor, in place
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -58,10 +63,10 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, packed: dict[str, Any]) -> None:
-    """The inverse of `optimizer_state`."""
+    """The inverse of `optimizer_state`; the optimiser shares no tensor with `packed`."""
     groups = [
         {key: tuple(value) if key == "betas" else value for key, value in group.items()}
         for group in packed["param_groups"]
     ]
-    state = {int(index): entry for index, entry in packed["state"].items()}
+    state = {int(index): copy.deepcopy(entry) for index, entry in packed["state"].items()}
     optimizer.load_state_dict({"state": state, "param_groups": groups})

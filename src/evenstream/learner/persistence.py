@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,8 @@ def _load_network(learner: Learner, state: dict[str, Any]) -> None:
     assert learner.input_kind is not None
     kind = learner.input_kind
     sample = torch.zeros((1, *kind.shape), dtype=getattr(torch, kind.dtype))
-    network = learner.build(sample.to(learner.device))
+    with learner.randomness.owned_global():
+        network = learner.build(sample.to(learner.device))
     learner.grow_head(len(state["network"]["head.weight"]))
     network.load_state_dict(state["network"])
     assert learner.optimizer is not None
@@ -98,9 +100,9 @@ def _check_module(module: nn.Module, saved: dict[str, Tensor]) -> None:
 def fingerprint(state: dict[str, Any]) -> str:
     """A SHA-256 over a whole state tree."""
     tensors, rest = flatten(state)
-    digest = hashlib.sha256(repr(rest).encode())
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
+        value = tensors[name].detach().cpu()
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+        digest.update(value.flatten().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -20,42 +20,47 @@ Undo = Callable[[], None]
 
 @contextmanager
 def all_or_nothing(learner: Learner) -> Iterator[None]:
-    """Put everything back if the block fails, in the middle of a step too.
+    """Run a block with the learner's own randomness; put everything back if it fails.
 
     What is small (counters, generators, BatchNorm buffers) is noted before; what is large
     (parameters, memory, window) is undone through `learner.undo` and the memory's journal, so a
     step that succeeds pays next to nothing.
     """
     network, optimizer, kind = learner.network, learner.optimizer, learner.input_kind
+    method = learner.method
     module = network if network is not None else learner.model
-    buffers = [(b, b.clone()) for b in module.buffers()] if isinstance(module, nn.Module) else []
+    modules = [m for m in (module, *method.modules.values()) if isinstance(m, nn.Module)]
+    buffers = [{name: b.clone() for name, b in m.named_buffers()} for m in modules]
     width = None if network is None else network.width
     n_labels, step, pending = len(learner.label_map), learner.step, learner.pending
+    task = learner.task, learner.in_task, learner.task_counts
     generators, seen = learner.randomness.state(), learner.memory.seen
-    method = learner.method
     own = dict(method.tensors), dict(method.modules), dict(method.optimizers)
-    learner.undo = []
+    learner.undo = {}
     learner.memory.begin()
     try:
-        yield
+        with learner.randomness.owned_global(), torch.enable_grad():
+            yield
     except BaseException:
-        for undo in reversed(learner.undo):
+        for undo in reversed(learner.undo.values()):
             undo()
         learner.memory.rollback(seen)
         learner.network, learner.optimizer, learner.input_kind = network, optimizer, kind
         if network is not None:
             network.width = width
-        for buffer, before in buffers:
-            buffer.copy_(before)
+        for owner, before in zip(modules, buffers, strict=True):
+            for name, buffer in owner.named_buffers():
+                buffer.copy_(before[name])
         learner.label_map.truncate(n_labels)
         learner.step, learner.pending = step, pending
+        learner.task, learner.in_task, learner.task_counts = task
         learner.randomness.load_state(generators)
         method.tensors, method.modules, method.optimizers = own
         raise
     else:
         learner.memory.commit()
     finally:
-        learner.undo = []
+        learner.undo = {}
 
 
 def undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> Undo:

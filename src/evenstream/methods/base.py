@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.errors import InputError, UnknownName
+from evenstream.learner.classifier import Classifier
 from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
 from evenstream.learner.rows import Rows
 from evenstream.methods.adjustment import LogitAdjustment
@@ -134,6 +135,7 @@ class Method:
         """Modules, optimisers and tensors: saved and restored with the learner."""
         return {
             "modules": {name: dict(m.state_dict()) for name, m in self.modules.items()},
+            "widths": {n: m.width for n, m in self.modules.items() if isinstance(m, Classifier)},
             "optimizers": {name: optimizer_state(o) for name, o in self.optimizers.items()},
             "tensors": dict(self.tensors),
         }
@@ -144,9 +146,11 @@ class Method:
             if name not in self.modules:
                 self.modules[name] = self.rebuild_module(learner, name)
             self.modules[name].load_state_dict(saved)
+        for name, width in state.get("widths", {}).items():
+            self.modules[name].width = width
         for name, saved in state["optimizers"].items():
             load_optimizer_state(self.optimizers[name], saved)
-        self.tensors = {name: t.to(learner.device) for name, t in state["tensors"].items()}
+        self.tensors = {n: t.to(learner.device, copy=True) for n, t in state["tensors"].items()}
 
     # ---- names -------------------------------------------------------------------------------
 

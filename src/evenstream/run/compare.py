@@ -1,25 +1,24 @@
-"""Many runs at once: methods times seeds, each in a process of its own, then a summary."""
+"""Many runs at once: methods times seeds, spread over worker processes, then a summary."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import re
-import signal
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, fields, replace
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
-from evenstream.run.config import CONFIG, RunConfig, read_toml
-from evenstream.run.interruption import Interrupted, stop_on_signal
+from evenstream.run.config import COMPARISON, CONFIG, RunConfig, read_toml
+from evenstream.run.files import exclusive, write_atomically
+from evenstream.run.interruption import Interrupted, StopFlag, stop_on_signal
+from evenstream.run.workers import work_off
 
-COMPARISON = "comparison.toml"
 SUMMARY = "summary.json"
 ATTEMPTS = 3
 """How often a run is taken up again after its process was killed from outside."""
@@ -54,15 +53,20 @@ class Comparison:
         """Write `comparison.toml`."""
         values = {**asdict(self.settings), "methods": list(self.methods), "seeds": self.seeds}
         del values["method"]
-        (folder / COMPARISON).write_text(tomli_w.dumps(values), encoding="utf-8")
+        write_atomically(folder / COMPARISON, tomli_w.dumps(values))
 
     @classmethod
     def read(cls, folder: Path) -> Comparison:
         """Read `comparison.toml`."""
-        known = {field.name for field in fields(RunConfig)} - {"method"} | {"methods", "seeds"}
-        values = read_toml(folder / COMPARISON, known)
-        methods, seeds = tuple(values.pop("methods")), values.pop("seeds")
-        return cls(methods, seeds, RunConfig(method=methods[0], **values))
+        path = folder / COMPARISON
+        values = read_toml(path)
+        methods, seeds = values.pop("methods", None), values.pop("seeds", None)
+        if not (isinstance(methods, list) and methods and all(type(m) is str for m in methods)):
+            raise EvenstreamError(f"{path}: methods must be a list of methods, not {methods!r}")
+        if type(seeds) is not int:
+            raise EvenstreamError(f"{path}: seeds must be a whole number, not {seeds!r}")
+        settings = RunConfig.from_values(path, {**values, "method": methods[0]})
+        return cls(tuple(methods), seeds, settings)
 
 
 def run_folder(out: Path, config: RunConfig) -> Path:
@@ -74,71 +78,66 @@ def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> lis
     """Make or finish every run with `jobs` processes; returns the errors of those that failed.
 
     `report` hears of each run as it ends. Ctrl-C and SIGTERM let every running one save itself,
-    then raise `Interrupted`.
+    then raise `Interrupted`. A run whose process is killed from outside goes on from its last
+    checkpoint in a new one.
     """
-    waiting = list(comparison.runs())
-    attempts = dict.fromkeys(waiting, 0)
+    from evenstream.run.runner import resume_command
+
+    waiting: deque[tuple[RunConfig, Path]] = deque()
+    killed: Counter[RunConfig] = Counter()
     errors: list[str] = []
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    with stop_on_signal() as signalled:
-        while waiting and not signalled.is_set():
-            again: list[RunConfig] = []
-            with ProcessPoolExecutor(
-                min(jobs, len(waiting)), context, initializer=_start_worker, initargs=(stop,)
-            ) as pool:
-                futures = {pool.submit(_work, c, run_folder(out, c)): c for c in waiting}
-                for future in _as_they_end(futures, signalled.is_set, stop):
-                    config = futures[future]
-                    error = None if future.cancelled() else future.exception()
-                    if future.cancelled() or isinstance(error, Interrupted):
-                        continue
-                    if isinstance(error, BrokenProcessPool) and attempts[config] < ATTEMPTS:
-                        attempts[config] += 1
-                        again.append(config)
-                    elif error is not None:
-                        errors.append(f"{config.method} seed {config.seed}: {error}")
-                        report(config, None, str(error))
-                    else:
-                        report(config, future.result(), None)
-            waiting = again
-    if signalled.is_set():
-        raise Interrupted(f"stopped and saved; go on with `evenstream resume {out}`")
+
+    def failed(config: RunConfig, error: str) -> None:
+        errors.append(f"{config.method} seed {config.seed}: {error}")
+        report(config, None, error)
+
+    with exclusive(out / COMPARISON), stop_on_signal() as signalled:
+        done = finished_runs(comparison, out)
+        for config in comparison.runs():
+            if config in done:
+                report(config, done[config], None)
+            else:
+                waiting.append((config, run_folder(out, config)))
+        with closing(work_off(waiting, _make_or_finish, jobs, signalled)) as ended:
+            for (config, folder), answer in ended:
+                if answer.result is not None:
+                    report(config, answer.result, None)
+                elif answer.error is not None:
+                    failed(config, answer.error)
+                elif killed[config] < ATTEMPTS:
+                    killed[config] += 1
+                    waiting.append((config, folder))
+                else:
+                    failed(config, f"its process was killed {ATTEMPTS + 1} times")
+    if waiting:
+        raise Interrupted(f"stopped and saved; go on with `{resume_command(out)}`")
     return errors
 
 
-def _as_they_end(
-    futures: dict[Future[Any], RunConfig], signalled: Callable[[], bool], stop: Any
-) -> Iterator[Future[Any]]:
-    """Yield futures as they end; once a signal came, cancel what has not begun."""
-    pending = set(futures)
-    while pending:
-        done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-        yield from done
-        if signalled() and not stop.is_set():
-            stop.set()
-            for future in pending:
-                future.cancel()
+def finished_runs(comparison: Comparison, out: Path) -> dict[RunConfig, dict[str, Any]]:
+    """The metrics of the runs that are finished already."""
+    from evenstream.run.runner import finished_metrics
+
+    done = {}
+    for config in comparison.runs():
+        folder = run_folder(out, config)
+        with suppress(EvenstreamError):  # not there, or a worker will say what is wrong with it
+            found = finished_metrics(folder)
+            if found is not None and RunConfig.read(folder) == config:
+                done[config] = found
+    return done
 
 
-_stop: Any = None
-
-
-def _start_worker(stop: Any) -> None:
-    """Leave Ctrl-C to the parent: it tells the workers through the event."""
-    global _stop
-    _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _work(config: RunConfig, folder: Path) -> dict[str, Any]:
+def _make_or_finish(job: tuple[RunConfig, Path], stop: StopFlag) -> dict[str, Any]:
+    """One run, in a worker process."""
     from evenstream.run.runner import resume_run, start_run
 
+    config, folder = job
     if (folder / CONFIG).exists():
         if RunConfig.read(folder) != config:
             raise EvenstreamError(f"{folder} holds a run with other settings")
-        return resume_run(folder, stop=_stop)
-    return start_run(config, folder, stop=_stop)
+        return resume_run(folder, stop=stop)
+    return start_run(config, folder, stop=stop)
 
 
 def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
@@ -150,5 +149,5 @@ def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
     order = {method: index for index, method in enumerate(comparison.methods)}
     runs = sorted((run for run in found if run), key=lambda run: order[run["method"]])
     summary = summarise(runs)
-    (out / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    write_atomically(out / SUMMARY, json.dumps(summary, indent=1))
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -42,10 +43,13 @@ def _cpu_name() -> str:
     return platform.processor()
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the source tree this runs from; None for an installed package."""
-    package = Path(__file__).parent
-    command = ["git", "-C", str(package), "describe", "--always", "--dirty", "--exclude=*"]
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():  # installed, perhaps inside a repository of the user's
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

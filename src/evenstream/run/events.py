@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 ROTATE_BYTES = 16 * 2**20
+EVALUATED = "evaluated"
 _NAME = "events.jsonl"
 
 
@@ -21,13 +23,16 @@ class EventLog:
         """Add an event; it reaches the disk at the next `flush` at the latest."""
         self._file.write(json.dumps(event) + "\n")
 
-    def flush(self) -> None:
-        """Write out what is buffered, and start a new file if this one has grown too large."""
+    def flush(self, *, sync: bool = False) -> None:
+        """Write out what is buffered (`sync`: past the system's cache); rotate a full file."""
         self._file.flush()
+        if sync:
+            os.fsync(self._file.fileno())
         if self._file.tell() < self._rotate_bytes:
             return
         self._file.close()
-        number = len(event_files(self._folder))
+        full = _full_files(self._folder)
+        number = int(full[-1].stem.removeprefix("events-")) + 1 if full else 1
         current = self._folder / _NAME
         current.rename(self._folder / f"events-{number:04d}.jsonl")
         self._file = current.open("a", encoding="utf-8")
@@ -40,33 +45,54 @@ class EventLog:
 def event_files(folder: Path) -> list[Path]:
     """All files of the log, oldest first."""
     current = folder / _NAME
-    return sorted(folder.glob("events-*.jsonl")) + ([current] if current.exists() else [])
+    return _full_files(folder) + ([current] if current.exists() else [])
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
     """All events of a run in order; a line cut by a crash ends the log."""
-    events = []
+    events: list[dict[str, Any]] = []
     for file in event_files(folder):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            try:
-                events.append(json.loads(line))
-            except ValueError:
+        for line in file.read_bytes().splitlines(keepends=True):
+            event = _parse(line)
+            if event is None:
                 return events
+            events.append(event)
     return events
 
 
-def cut_back(folder: Path, step: int) -> None:
-    """Drop every event after `step`: they will be made again from the checkpoint."""
+def cut_back(folder: Path, step: int, tasks: int) -> None:
+    """Drop all events after `step`, and evaluations beyond the first `tasks` tasks.
+
+    They will be made again from the checkpoint. Files are shortened in place, from the last one
+    backwards, so that a crash in between loses nothing that is to stay.
+    """
     for file in reversed(event_files(folder)):
-        kept = []
-        for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
-            try:
-                if json.loads(line)["step"] > step:
+        size = 0
+        with file.open("rb") as lines:
+            for line in lines:
+                event = _parse(line)
+                if event is None or event["step"] > step:
                     break
-            except (ValueError, KeyError):
-                break
-            kept.append(line)
-        if not kept and file.name != _NAME:
+                if event.get("event") == EVALUATED and event["task"] >= tasks:
+                    break
+                size += len(line)
+        if not size and file.name != _NAME:
             file.unlink()
-        else:
-            file.write_text("".join(kept), encoding="utf-8")
+        elif size < file.stat().st_size:
+            os.truncate(file, size)
+        if size:
+            return
+
+
+def _full_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("events-*.jsonl"))
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """The event on a line; None if the line is not whole."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    whole = line.endswith(b"\n") and isinstance(event, dict) and "step" in event
+    return event if whole else None

@@ -133,5 +133,10 @@ def make_progress(console: Console) -> Progress:
     return LiveBar(console) if console.is_terminal else PlainLines(console)
 
 
+def format_warning(message: Warning | str, *where: Any, **line: Any) -> str:
+    """A warning for users: what it says, not which line of the library says it."""
+    return f"warning: {message}\n"
+
+
 def _percent(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.1f} %"

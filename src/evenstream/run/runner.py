@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import shlex
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,9 +19,10 @@ from evenstream import metrics
 from evenstream.checkpoint import has_checkpoint, read_checkpoint, write_checkpoint
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.learner.learner import Learner
-from evenstream.run.config import CONFIG, RunConfig
+from evenstream.run.config import COMPARISON, CONFIG, RunConfig
 from evenstream.run.environment import describe_environment
-from evenstream.run.events import EventLog, cut_back
+from evenstream.run.events import EVALUATED, EventLog, cut_back
+from evenstream.run.files import TEMPORARY, exclusive, write_atomically
 from evenstream.run.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.progress import Progress, Silent
 from evenstream.streams import Stream, open_stream
@@ -25,6 +30,8 @@ from evenstream.streams import Stream, open_stream
 METRICS = "metrics.json"
 CHECKPOINTS = "checkpoint"
 FLUSH_SECONDS = 2.0
+MAY_CHANGE = {"stream", "device", "threads", "checkpoint_every"}
+"""Entries of config.toml that may be edited before a resume: data moved, another machine."""
 
 
 @dataclass
@@ -50,9 +57,8 @@ def start_run(
     Without a `stop` flag, Ctrl-C and SIGTERM save the run and raise `Interrupted`.
     """
     stream = prepare(config)
-    claim_folder(out)
-    config.write(out)
-    return _execute(config, stream, out, progress or Silent(), stop)
+    claim_folder(out, config)
+    return execute(config, stream, out, progress, stop)
 
 
 def resume_run(
@@ -60,24 +66,27 @@ def resume_run(
 ) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint; a finished run is left alone."""
     config = RunConfig.read(out)
-    finished = read_metrics(out)
-    if finished is not None and finished["status"] == "finished":
-        return finished
-    return _execute(config, prepare(config), out, progress or Silent(), stop)
+    return finished_metrics(out) or execute(config, prepare(config), out, progress, stop)
 
 
 def read_metrics(out: Path) -> dict[str, Any] | None:
     """The metrics of a run, or None if it has not written any yet."""
     try:
-        found: dict[str, Any] = json.loads((out / METRICS).read_text(encoding="utf-8"))
+        found = json.loads((out / METRICS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found
+    return found if isinstance(found, dict) else None
+
+
+def finished_metrics(out: Path) -> dict[str, Any] | None:
+    """The metrics of a run that is finished, else None."""
+    found = read_metrics(out)
+    return found if found is not None and found.get("status") == "finished" else None
 
 
 def prepare(config: RunConfig) -> Stream:
-    """Open the stream and check that it provides what the method needs, before anything runs."""
-    learner = _make_learner(config, mean=None, std=None)
+    """Open the stream of a run and check everything that can be checked before it runs."""
+    _make_learner(config)  # refuses bad options before any data is loaded
     stream = open_stream(
         config.stream,
         seed=config.seed,
@@ -85,37 +94,71 @@ def prepare(config: RunConfig) -> Stream:
         tasks=config.tasks or None,
         test_fraction=config.test_fraction or None,
     )
+    return fit(config, stream)
+
+
+def fit(config: RunConfig, stream: Stream) -> Stream:
+    """Check that method, network and stream go together; the stream as the method needs it."""
+    torch.set_num_threads(config.threads)
+    learner = _make_learner(config, stream)
     if "shuffled" in learner.needs:
-        return stream.shuffled()
-    needs_tasks = learner.needs & {"boundaries", "label_counts"}
-    if needs_tasks and not stream.boundaries:
+        stream = stream.shuffled()
+    if learner.needs & {"boundaries", "label_counts"} and not stream.boundaries:
         raise InputError(f"{config.method} needs task boundaries; {stream.name} has none")
     if "second_pass" in learner.needs:
         raise InputError(f"{config.method} passes twice over a task; this protocol passes once")
+    _rehearse(learner, stream)
     return stream
 
 
-def claim_folder(out: Path) -> None:
-    """Make the folder; refuse one that holds something already."""
+def _rehearse(learner: Learner, stream: Stream) -> None:
+    """One step with a learner that is thrown away.
+
+    What does not fit (a network, an augmentation) fails here, before anything is written, and
+    what PyTorch loads at its first step is not counted as training time.
+    """
+    if stream.boundaries:
+        learner.start_task(stream.label_counts(0))
+    for x, labels in itertools.islice(stream.batches(0, batch=2), 1):
+        learner.learn(x, labels)
+        learner.predict_indices(x)
+
+
+class _Writes(Protocol):
+    """The settings of a run or of a comparison."""
+
+    def write(self, folder: Path) -> None: ...
+
+
+def claim_folder(out: Path, settings: _Writes) -> None:
+    """Make the folder and write the settings into it; refuse one that holds something already."""
+    new = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        occupied = any(out.iterdir())
-        (out / ".writable").touch()
-        (out / ".writable").unlink()
+        names = {file.name for file in out.iterdir() if file.suffix != TEMPORARY}
+        if not names:
+            settings.write(out)
+            return
     except OSError as error:
-        raise EvenstreamError(f"cannot write to {out}: {error}") from None
-    if occupied and (out / CONFIG).exists():
-        raise EvenstreamError(
-            f"{out} already holds a run; continue it with `evenstream resume {out}` "
-            "or choose another --out"
-        )
-    if occupied:
-        raise EvenstreamError(f"{out} is not empty; choose another --out")
+        if new:
+            with contextlib.suppress(OSError):
+                out.rmdir()
+        raise EvenstreamError(f"cannot write to {out}: {error}; choose another --out") from None
+    for name, kind in ((CONFIG, "run"), (COMPARISON, "comparison")):
+        if name in names:
+            raise EvenstreamError(
+                f"{out} already holds a {kind}; continue it with `{resume_command(out)}` "
+                "or choose another --out"
+            )
+    raise EvenstreamError(f"{out} is not empty; choose another --out")
 
 
-def _make_learner(
-    config: RunConfig, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
-) -> Learner:
+def resume_command(out: Path) -> str:
+    """What to type to go on with a run or a comparison."""
+    return f"evenstream resume {shlex.quote(str(out))}"
+
+
+def _make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
     return Learner(
         config.method,
         config.network,
@@ -130,31 +173,36 @@ def _make_learner(
         device=config.device,
         dtype=config.dtype,
         augment=config.augment,
-        mean=mean,
-        std=std,
+        mean=stream.dataset.mean if stream is not None else None,
+        std=stream.dataset.std if stream is not None else None,
     )
 
 
-def _execute(
-    config: RunConfig, stream: Stream, out: Path, progress: Progress, stop: StopFlag | None
+def execute(
+    config: RunConfig,
+    stream: Stream,
+    out: Path,
+    progress: Progress | None = None,
+    stop: StopFlag | None = None,
 ) -> dict[str, Any]:
-    torch.set_num_threads(config.threads)
+    """Make a run, or the rest of it, in a folder that was claimed for it; returns its metrics."""
+    progress = progress or Silent()
     try:
-        environment = json.dumps(describe_environment(), indent=1)
-        (out / "env.json").write_text(environment, encoding="utf-8")
-        run = _Run(config, stream, out, progress)
-        try:
-            if stop is not None:
-                return run.go(stop)
-            with stop_on_signal() as signalled:
-                return run.go(signalled)
-        finally:
-            progress.close()
-            run.close()
+        with exclusive(out / CONFIG):
+            write_atomically(out / "env.json", json.dumps(describe_environment(), indent=1))
+            run = _Run(config, stream, out, progress)
+            try:
+                if stop is not None:
+                    return run.go(stop)
+                with stop_on_signal() as signalled:
+                    return run.go(signalled)
+            finally:
+                progress.close()
+                run.close()
     except OSError as error:
         raise EvenstreamError(
             f"cannot write to {out}: {error}; free some space or fix the permissions, then "
-            f"`evenstream resume {out}`"
+            f"`{resume_command(out)}`"
         ) from error
 
 
@@ -165,21 +213,37 @@ class _Run:
         self.config, self.stream, self.out, self.progress = config, stream, out, progress
         self.checkpoints = out / CHECKPOINTS
         self.at = Position()
-        mean, std = stream.dataset.mean, stream.dataset.std
         if has_checkpoint(self.checkpoints):
-            saved = read_checkpoint(self.checkpoints)
-            if saved.get("kind") != "run":
-                raise CheckpointError(f"{self.checkpoints} does not hold a run")
-            self.learner = Learner.from_state(saved["learner"])
+            saved = self._read_checkpoint()
+            self.learner = Learner.from_state(saved["learner"], device=config.device)
             self.at = Position(**saved["position"])
         else:
-            self.learner = _make_learner(config, mean, std)
-        cut_back(out, self.learner.step)
+            self.learner = _make_learner(config, stream)
+        cut_back(out, self.learner.step, self.at.task)
         self.events = EventLog(out)
         self._flushed = time.monotonic()
 
     def close(self) -> None:
         self.events.close()
+
+    def _read_checkpoint(self) -> dict[str, Any]:
+        try:
+            saved = read_checkpoint(self.checkpoints)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}. To make the run again from its start, remove {self.checkpoints} and "
+                f"`{resume_command(self.out)}`"
+            ) from None
+        if saved.get("kind") != "run":
+            raise CheckpointError(f"{self.checkpoints} does not hold a run")
+        before: Mapping[str, Any] = saved.get("config", {})
+        for name, value in asdict(self.config).items():
+            if name not in MAY_CHANGE and before.get(name, value) != value:
+                raise CheckpointError(
+                    f"{self.out / CONFIG} was changed: {name} was {before[name]!r} when the run "
+                    f"was saved and is {value!r} now; put it back or start a new run"
+                )
+        return saved
 
     def go(self, stop: StopFlag) -> dict[str, Any]:
         steps = [self.stream.steps(task, self.config.batch) for task in range(len(self.stream))]
@@ -216,16 +280,16 @@ class _Run:
                 }
             )
             self.progress.step(result, len(labels))
-            if self.learner.step % self.config.checkpoint_every == 0:
+            stopping = stop.is_set()
+            if stopping or self.learner.step % self.config.checkpoint_every == 0:
                 self._checkpoint()
             elif time.monotonic() - self._flushed > FLUSH_SECONDS:
                 self._flush()
-            if stop.is_set():
-                self._checkpoint()
+            if stopping:
                 self._write_metrics()
                 raise Interrupted(
                     f"stopped at step {self.learner.step} and saved; "
-                    f"go on with `evenstream resume {self.out}`"
+                    f"go on with `{resume_command(self.out)}`"
                 )
         if self.learner.in_task:
             self.learner.end_task()
@@ -241,7 +305,7 @@ class _Run:
             if not len(x):
                 continue
             guess = self.learner.predict_indices(x).numpy()
-            truth = np.array([position.get(_typed(label), -1) for label in labels])
+            truth = np.array([position.get(_typed(label), -2) for label in labels])  # never -1
             row[task] = float((guess == truth).mean() * 100)
             predicted.append(guess)
         self.at.matrix.append(row)
@@ -254,7 +318,7 @@ class _Run:
             {
                 "step": self.learner.step,
                 "task": self.at.task,
-                "event": "evaluated",
+                "event": EVALUATED,
                 "accuracies": row[: self.at.task + 1],
             }
         )
@@ -271,13 +335,18 @@ class _Run:
         tasks = np.array([task_of[_typed(label)] for label in self.learner.labels])
         return metrics.prediction_share(tasks[predicted], len(self.stream))
 
-    def _flush(self) -> None:
-        self.events.flush()
+    def _flush(self, *, sync: bool = False) -> None:
+        self.events.flush(sync=sync)
         self._flushed = time.monotonic()
 
     def _checkpoint(self) -> None:
-        self._flush()
-        tree = {"kind": "run", "learner": self.learner.state(), "position": vars(self.at)}
+        self._flush(sync=True)
+        tree = {
+            "kind": "run",
+            "config": asdict(self.config),
+            "learner": self.learner.state(),
+            "position": vars(self.at),
+        }
         write_checkpoint(self.checkpoints, self.learner.step, tree)
 
     def _write_metrics(self) -> dict[str, Any]:
@@ -309,9 +378,7 @@ class _Run:
             "dtype": self.learner.options.dtype,
             "threads": self.config.threads,
         }
-        temporary = self.out / (METRICS + ".tmp")
-        temporary.write_text(json.dumps(found, indent=1), encoding="utf-8")
-        temporary.replace(self.out / METRICS)
+        write_atomically(self.out / METRICS, json.dumps(found, indent=1))
         return found
 
 

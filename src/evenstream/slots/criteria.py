@@ -21,8 +21,13 @@ from evenstream.slots.priors import MacroPrior, PriorEstimator, SlidingWindow, p
 Reduction = Literal["mean", "sum", "none"]
 
 
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Half precision becomes float32; float64 stays."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
 class CrossEntropy(nn.Module):
-    """Softmax cross-entropy over the given logits (Eq. 1), in float32 whatever the autocast."""
+    """Softmax cross-entropy over the given logits (Eq. 1), never in half precision."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
@@ -41,7 +46,8 @@ class CrossEntropy(nn.Module):
     def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The loss of these rows."""
         with torch.autocast(logits.device.type, enabled=False):
-            return F.cross_entropy(logits.float(), labels, reduction=reduction or self.reduction)
+            logits = at_least_float32(logits)
+            return F.cross_entropy(logits, labels, reduction=reduction or self.reduction)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of these rows."""
@@ -117,11 +123,20 @@ class LogitAdjustedSoftmax(CrossEntropy):
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Count the labels of the rows that the coming step trains on."""
+        self._check(labels, n_classes)
+        self.prior.observe(labels, n_classes)
+
+    def _check(self, labels: Tensor, n_classes: int) -> None:
         if labels.ndim != 1 or labels.dtype != torch.int64:
             raise InputError("labels must be a one-dimensional tensor of int64 class indices")
         if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < n_classes):
             raise InputError(f"class indices must lie in 0..{n_classes - 1}")
-        self.prior.observe(labels, n_classes)
+        before = self.prior.weights().shape[0]
+        if before > n_classes:
+            raise InputError(
+                f"logits are of {n_classes} classes, but {before} classes were observed before; "
+                "their number may only grow"
+            )
 
     def forget_last(self) -> None:
         """Undo the last `observe`."""
@@ -131,6 +146,7 @@ class LogitAdjustedSoftmax(CrossEntropy):
         """The loss of rows whose labels have been observed."""
         if self.tau == 0:
             return super().score(logits, labels, reduction)
+        self._check(labels, logits.shape[1])
         weights = pad_classes(self.prior.weights().to(logits.device), logits.shape[1])
         own = weights[labels]
         if not bool((own > 0).all()):
@@ -143,13 +159,13 @@ class LogitAdjustedSoftmax(CrossEntropy):
         with torch.autocast(logits.device.type, enabled=False):
             # A weight of 0 gives log 0 = -inf: the class leaves the softmax and its gradient is
             # exactly zero. τ = 0 never comes here, so there is no 0 · (-inf).
-            log_prior = weights.float().log()
+            logits = at_least_float32(logits)
+            log_prior = weights.to(logits.dtype).log()
             if math.isinf(self.tau):
-                adjusted = (logits.float() + log_prior).masked_fill(
-                    weights < own.unsqueeze(1), -math.inf
-                )
+                masked = weights < own.unsqueeze(1)
+                adjusted = (logits + log_prior).masked_fill(masked, -math.inf)
             else:
-                adjusted = logits.float() + self.tau * log_prior
+                adjusted = logits + self.tau * log_prior
             return F.cross_entropy(adjusted, labels, reduction=reduction or self.reduction)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -99,10 +99,11 @@ class SlidingWindow(PriorEstimator):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Rebuild the window and recount it."""
-        labels = state["labels"]
-        self._batches = deque(batch.clone() for batch in labels.split(state["lengths"].tolist()))
-        self._counts = torch.bincount(labels, minlength=state["n_classes"])
+        """Rebuild the window (its newest batches, if it is shorter than the saved one)."""
+        labels, lengths = state["labels"], state["lengths"][-self.window :].tolist()
+        kept = labels[len(labels) - sum(lengths) :]
+        self._batches = deque(batch.clone() for batch in kept.split(lengths))
+        self._counts = torch.bincount(kept, minlength=state["n_classes"])
 
 
 class ExponentialWindow(PriorEstimator):
@@ -113,7 +114,7 @@ class ExponentialWindow(PriorEstimator):
     """
 
     def __init__(self, decay: float = 0.9) -> None:
-        if not 0 <= decay < 1:
+        if not (isinstance(decay, (int, float)) and 0 <= decay < 1):
             raise InputError(f"decay must be in [0, 1), got {decay!r}")
         self.decay = decay
         self._weights = self._before = torch.zeros(0)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.data import Dataset
-from evenstream.learner.labels import Label
+
+if TYPE_CHECKING:
+    from evenstream.learner.labels import Label
 
 Indices = NDArray[np.int64]
 

@@ -1,0 +1,56 @@
+"""Files that are whole or not there, and folders that one process at a time works in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evenstream.errors import EvenstreamError
+
+TEMPORARY = ".tmp"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a crash leaves the old content or the new, never half of it."""
+    temporary = path.with_name(path.name + TEMPORARY)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive(path: Path, patience: float = 3.0) -> Iterator[None]:
+    """Hold the lock on a file; it goes with the process, however that ends.
+
+    The file says what a folder is for (`config.toml`, `comparison.toml`), so whoever holds it is
+    the only one to write there. Waits `patience` seconds for a process that is about to end.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with path.open("r+b") as file:
+        give_up = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise EvenstreamError(
+                        f"another process is at work in {path.parent}; wait for it or stop it"
+                    ) from None
+                time.sleep(0.05)
+            except OSError:  # a file system without locks
+                break
+        yield

@@ -1,0 +1,131 @@
+"""`evenstream methods`, `streams` and `data`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenstream.cli.catalogue_commands import _options
+from evenstream.methods import METHODS
+from evenstream.methods.er import ER
+
+
+def test_list_of_methods(run):
+    status, out, err = run("methods")
+    assert (status, err) == (0, "")
+    for name in METHODS:
+        assert name in out
+    assert "er-las" in out
+    assert "shuffled" in out  # what joint needs
+    assert "er-las:tau=2,window=5" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("er", ["Chaudhry", "no options; er-las has tau, window, prior, decay", "Uniform"]),
+        ("er-las", ["tau", "1.0", "Strength of the adjustment", "Logit Adjusted Softmax"]),
+        ("er-las:tau=2", ["er-las:tau=2.0", "2.0"]),
+        ("er-las:prior=macro", ["label_counts", "macro", "One of window, exponential"]),
+        ("fine-tune", ["no memory", "nothing from the stream"]),
+        ("joint", ["shuffled"]),
+    ],
+)
+def test_one_method(run, name, parts):
+    status, out, err = run("methods", name)
+    assert (status, err) == (0, "")
+    for part in parts:
+        assert part in out
+
+
+def test_options_of_a_method_with_inherited_and_long_ones(run, monkeypatch):
+    @dataclass
+    class Parent(ER):
+        """A method."""
+
+        beta: float = 0.5
+        """Weight of the other term,
+        explained over two lines."""
+        plain: int = 3
+        gamma: bool = True
+        "In single quotes."
+
+    @dataclass
+    class Child(Parent):
+        """Its heir."""
+
+        delta: int = 7
+        """Its own."""
+        beta: float = 0.25
+
+    assert _options(Child()) == [
+        ("beta", "0.25", "Weight of the other term,\nexplained over two lines."),
+        ("plain", "3", ""),
+        ("gamma", "True", "In single quotes."),
+        ("delta", "7", "Its own."),
+    ]
+    Child.name = "heir"
+    monkeypatch.setitem(METHODS, "heir", Child)
+    _, out, _ = run("methods", "heir-las")
+    for part in ("Weight of the other term", "delta", "tau"):
+        assert part in out
+
+
+def test_options_of_a_class_without_source():
+    namespace = {"dataclass": dataclass, "ER": ER, "__name__": "nowhere"}
+    exec("@dataclass\nclass Typed(ER):\n    beta: float = 1.5\n", namespace)
+    assert _options(namespace["Typed"]()) == [("beta", "1.5", "")]
+
+
+def test_list_of_streams(run):
+    status, out, err = run("streams")
+    assert (status, err) == (0, "")
+    for part in ("c-digits", "c-cifar100", "resnet18", "32+32", ".npz"):
+        assert part in out
+
+
+def test_one_stream(run):
+    status, out, err = run("streams", "c-digits")
+    assert (status, err) == (0, "")
+    for part in ("8, 9", "network", "mlp", "memory", "100", "lr", "0.1"):
+        assert part in out
+
+
+def test_stream_of_a_file(run):
+    np.savez("mine.npz", x=np.zeros((12, 2)), y=["a", "b", "c", "d"] * 3)
+    status, out, _ = run("streams", "mine.npz")
+    assert status == 0
+    assert "a, b" in out
+
+
+def test_list_of_data_sets(run):
+    status, out, err = run("data", "list")
+    assert (status, err) == (0, "")
+    for part in ("digits", "embedded", "cifar100", "no-data"):
+        assert part in out
+
+
+def test_verify_and_import(run):
+    assert run("data", "verify", "digits")[:2] == (0, "digits: all files are right\n")
+    status, out, _ = run("data", "verify", "mnist")
+    assert status == 1
+    assert "missing  train-images-idx3-ubyte" in out
+    assert "mnist: not complete" in out
+    Path("downloads").mkdir()
+    status, _, err = run("data", "import", "mnist", "downloads")
+    assert status == 2
+    assert err.startswith("error: ")
+    assert not Path("no-data/mnist").exists()
+
+
+def test_get_without_network(run, monkeypatch):
+    """Refused by a port that nobody listens on."""
+    monkeypatch.setenv("EVENSTREAM_DATA_MIRROR", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    status, _, err = run("data", "get", "mnist")
+    assert status == 2
+    assert err.startswith("error: ")
+    assert "train-images-idx3-ubyte" in err  # which files to put where
+    assert "no-data/mnist" in err
+    assert run("data", "get", "digits")[0] == 0

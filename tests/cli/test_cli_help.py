@@ -1,0 +1,76 @@
+"""Help that teaches."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evenstream import __version__
+from evenstream.cli.settings import Settings
+
+FLAGS = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(Settings)]
+COMMANDS = {
+    "run": ["METHOD", "--out", *FLAGS],
+    "compare": ["METHOD", "--seeds", "--jobs", "--out", *FLAGS],
+    "resume": ["DIR", "--jobs"],
+    "report": ["DIR", "--out"],
+    "methods": ["NAME"],
+    "streams": ["NAME"],
+    "data": ["list", "get", "verify", "import"],
+    "data list": [],
+    "data get": ["NAME"],
+    "data verify": ["NAME"],
+    "data import": ["NAME", "DIR"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(run, command):
+    status, out, err = run(*command.split(), "--help")
+    assert (status, err) == (0, "")
+    assert f"Example: evenstream {command.split()[0]}" in out
+    for word in COMMANDS[command]:
+        assert word in out, f"{word} is not explained"
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_overview(run, words):
+    status, out, _ = run(*words)
+    assert status == 0
+    assert "Start here:  evenstream compare er er-las --stream c-digits" in out
+    for command in ("run", "compare", "resume", "report", "methods", "streams", "data"):
+        assert f"• {command} " in out
+
+
+def test_data_alone_shows_its_help(run):
+    status, out, _ = run("data")
+    assert status == 0
+    assert "evenstream data get mnist" in out
+
+
+def test_required_arguments_are_marked(run):
+    for command in ("run", "compare"):
+        _, out, _ = run(command, "--help")
+        assert "(required)" in out
+        assert "(default: )" not in out
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version(run, flag):
+    assert run(flag) == (0, f"evenstream {__version__}\n", "")
+
+
+def test_help_is_quick():
+    """The module can be run, and says its help without PyTorch."""
+    code = (
+        "import sys\n"
+        "from evenstream.cli.main import main\n"
+        "status = main(['streams'])\n"
+        "sys.exit(status or 'torch' in sys.modules)"
+    )
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
+    assert ended.returncode == 0, ended.stderr
+    assert "c-digits" in ended.stdout

@@ -1,0 +1,295 @@
+"""`evenstream run`, `compare`, `resume` and `report`, from the command to the files."""
+
+import json
+import os
+import signal
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenstream.cli import main as main_module
+from evenstream.errors import EvenstreamError
+from evenstream.learner.learner import Learner
+from evenstream.run import runner
+from evenstream.run.interruption import Interrupted
+from evenstream.run.runner import resume_run
+from small_runs import StopAfter, outcome
+
+SMALL = ["--batch", "4", "--replay-batch", "4", "--memory", "12", "--dtype", "float32"]
+
+
+def test_run_and_report(run, table):
+    status, out, err = run("run", "er-las:tau=2", "--stream", table, *SMALL, "--out", "first")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == f"er-las:tau=2 on {table}, seed 0"
+    for part in ("network mlp", "memory 12", "batch 4 + 4 replayed", "lr 0.03", "sgd", "by label"):
+        assert part in lines[1]
+    assert lines[2] == "er-las:tau=2  seed 0: from step 0 of 20"
+    assert lines[-2].startswith("average accuracy A_T ")
+    assert "20 steps" in lines[-2]
+    assert lines[-1] == "results: first; `evenstream report first` makes a page of them"
+    assert "\x1b" not in out
+    config = tomllib.loads(Path("first/config.toml").read_text())
+    assert config["stream"] == table
+    assert config["memory"] == 12
+
+    status, out, _ = run("report", "first")
+    assert status == 0
+    assert out == "report: first/report.html\n"
+    assert "<html" in Path("first/report.html").read_text()
+    assert run("report", "first", "--out", "page.html")[0] == 0
+    assert Path("page.html").exists()
+
+
+def test_defaults_of_the_protocol_and_of_the_folder(run):
+    status, out, _ = run("run", "fine-tune", "--seed", "3")
+    assert status == 0
+    assert out.splitlines()[0] == "fine-tune on c-digits, seed 3"
+    assert "results: out/c-digits_fine-tune_seed-3" in out
+    config = tomllib.loads(Path("out/c-digits_fine-tune_seed-3/config.toml").read_text())
+    for name, value in {"batch": 10, "replay_batch": 10, "memory": 100, "lr": 0.1}.items():
+        assert config[name] == value
+
+
+def test_flags_reach_the_run(run, table):
+    flags = {
+        "--seed": 7, "--lr": 0.5, "--optimizer": "adamw", "--weight-decay": 0.01, "--tasks": 4,
+        "--class-order": "seed", "--checkpoint-every": 3, "--network": "mlp", "--augment": "none",
+    }  # fmt: skip
+    words = [str(word) for pair in flags.items() for word in pair]
+    status, _, err = run("run", "er", "--stream", table, *SMALL, *words, "--out", "o")
+    assert (status, err) == (0, "")
+    config = tomllib.loads(Path("o/config.toml").read_text())
+    assert {f"--{k.replace('_', '-')}": v for k, v in config.items()}.items() >= flags.items()
+    assert len(json.loads(Path("o/metrics.json").read_text())["tasks"]) == 4
+
+
+def test_data_is_loaded_once(run, table, monkeypatch):
+    import evenstream.data
+
+    loads = []
+    real = evenstream.data.load_dataset
+
+    def load(*arguments, **options):
+        loads.append(arguments)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(evenstream.data, "load_dataset", load)
+    assert run("run", "er", "--stream", table, *SMALL, "--out", "o")[0] == 0
+    assert len(loads) == 1
+
+
+def test_relative_paths_and_home(run, table, monkeypatch):
+    """The run can be resumed from another folder."""
+    Path("mine.npz").write_bytes(Path(table).read_bytes())
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    for number, name in enumerate(("mine.npz", "~/mine.npz", "./mine.npz")):
+        assert run("run", "er", "--stream", name, *SMALL, "--out", f"o{number}")[0] == 0
+        config = tomllib.loads(Path(f"o{number}/config.toml").read_text())
+        assert config["stream"] == str(Path("mine.npz").absolute())
+
+
+def test_brackets_in_names_are_no_markup(run, table):
+    Path("[red] x").mkdir()
+    stream = Path("[red] x/data [bold].npz")
+    stream.write_bytes(Path(table).read_bytes())
+    status, out, _ = run("run", "er", "--stream", stream, *SMALL, "--out", "[red] x/run")
+    assert status == 0
+    assert f"er on {stream.absolute()}, seed 0" in out
+    assert "results: [red] x/run" in out
+
+
+# ---- resume --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(run, table, monkeypatch):
+    """A run that was stopped after 13 of its 20 steps."""
+
+    class At13:
+        def __enter__(self):
+            return StopAfter(13)
+
+        def __exit__(self, *error):
+            pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "stop_on_signal", At13)
+        words = ["--stream", table, *SMALL, "--checkpoint-every", "4", "--out", "my run"]
+        status, _, err = run("run", "er", *words)
+    assert status == 130
+    assert err == "stopped at step 13 and saved; go on with `evenstream resume 'my run'`\n"
+    return Path("my run")
+
+
+def test_resume(run, table, stopped):
+    status, out, err = run("resume", stopped)
+    assert (status, err) == (0, "")
+    assert "er  seed 0: from step 13 of 20" in out
+    words = ["--stream", table, *SMALL, "--checkpoint-every", "4", "--out", "whole"]
+    assert run("run", "er", *words)[0] == 0
+    assert outcome(stopped) == outcome(Path("whole"))
+    status, out, err = run("resume", stopped)
+    assert (status, err) == (0, "")
+    assert "this run is finished; nothing to do" in out
+    assert "average accuracy A_T" in out
+
+
+def test_resume_before_the_first_checkpoint(run, stopped):
+    for path in (stopped / "checkpoint").iterdir():
+        path.unlink()
+    status, out, err = run("resume", stopped)
+    assert (status, err) == (0, "")
+    assert "stopped before its first checkpoint; starting over" in out
+    assert "from step 0 of 20" in out
+
+
+def test_resume_with_damaged_checkpoints(run, stopped):
+    newest, before = sorted((stopped / "checkpoint").glob("*.json"), reverse=True)
+    newest.write_text(newest.read_text().replace("er", "re", 1))
+    status, out, _ = run("resume", stopped)
+    assert status == 0
+    assert "from step 12 of 20" in out
+
+    (stopped / "metrics.json").unlink()
+    for path in (stopped / "checkpoint").glob("*.json"):
+        path.write_text("{}")
+    status, _, err = run("resume", stopped)
+    assert status == 2
+    assert "no usable checkpoint" in err
+    assert "To make the run again from its start, remove" in err
+    assert before.name not in err  # it was replaced by then
+
+
+def test_ctrl_c_while_a_run_works(run, table, monkeypatch):
+    """The real signal, sent by the process to itself."""
+    real = Learner.learn
+
+    def learn(learner, x, labels):
+        result = real(learner, x, labels)
+        if learner.step == 6 and len(labels) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "learn", learn)
+        status, _, err = run("run", "er", "--stream", table, *SMALL, "--out", "o")
+    assert status == 130
+    assert "stopped at step 6 and saved; go on with `evenstream resume o`" in err
+    assert resume_run(Path("o"))["steps"] == 20
+
+
+def test_ctrl_c_twice(run, table, monkeypatch):
+    def learn(learner, x, labels):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Learner, "learn", learn)
+    status, _, err = run("run", "er", "--stream", table, *SMALL, "--out", "o")
+    assert (status, err) == (130, "stopped\n")
+
+
+# ---- compare -------------------------------------------------------------------------------------
+
+
+def test_compare(run, table, one_process):
+    words = ["--stream", table, *SMALL, "--seeds", "2", "--out", "c"]
+    status, out, err = run("compare", "fine-tune", "er", "er-las", *words)
+    assert (status, err) == (0, "")
+    assert f"fine-tune, er, er-las on {table}, 2 seeds" in out
+    assert "er-las seed 1: A_T" in out
+    assert "report: c/report.html" in out
+    assert "minus" in out
+    summary = json.loads(Path("c/summary.json").read_text())
+    for method in ("fine-tune", "er", "er-las"):
+        accuracies = [
+            json.loads(Path(f"c/runs/{method}/seed-{seed}/metrics.json").read_text())["A_T"]
+            for seed in (0, 1)
+        ]
+        assert summary[method]["A_T"]["values"] == accuracies
+        assert summary[method]["A_T"]["mean"] == pytest.approx(sum(accuracies) / 2)
+        assert summary[method]["A_T"]["std"] == pytest.approx(np.std(accuracies, ddof=1))
+        assert summary[method]["F_T"]["mean"] is not None
+    assert "<html" in Path("c/report.html").read_text()
+
+    # Again: everything is there already, and the same page comes out.
+    status, out, err = run("resume", "c")
+    assert (status, err) == (0, "")
+    assert "all runs of this comparison are finished" in out
+    assert json.loads(Path("c/summary.json").read_text()) == summary
+    status, _, err = run("compare", "er", "er-las", *words)
+    assert status == 2
+    assert "c already holds a comparison; continue it with `evenstream resume c`" in err
+
+
+def test_compare_names_its_folder(run, table, one_process):
+    words = ["--stream", table, *SMALL, "--seeds", "1"]
+    status, _, _ = run("compare", "er", "er-las:tau=2", *words)
+    assert status == 0
+    assert Path("out/table.npz_er_er-las_tau_2/summary.json").exists()
+
+
+def test_compare_in_which_runs_fail(run, table, monkeypatch, one_process):
+    """The others are summed up all the same; the exit status and a line say that some failed."""
+    from evenstream.run import compare as compare_module
+    from evenstream.run.workers import Answer
+
+    def work_off(jobs, work, n_workers, stop):
+        while jobs:
+            job = jobs.popleft()
+            bad = job[0].method in failing
+            yield job, Answer(error="[no] luck") if bad else Answer(result=work(job, stop))
+
+    monkeypatch.setattr(compare_module, "work_off", work_off)
+    words = ["--stream", table, *SMALL, "--seeds", "1"]
+    failing = {"er", "er-las"}
+    status, out, err = run("compare", "er", "er-las", *words, "--out", "all fail")
+    assert status == 1
+    assert "er seed 0: failed: [no] luck" in out
+    assert err == "error: 2 of 2 runs failed; `evenstream resume 'all fail'` tries again\n"
+    failing = {"er"}
+    status, out, err = run("resume", "all fail")
+    assert status == 1
+    assert "1 of 2 runs failed" in err
+    assert "er-las" in json.loads(Path("all fail/summary.json").read_text())
+    failing = set()
+    status, out, err = run("resume", "all fail")
+    assert (status, err) == (0, "")
+    assert "er" in json.loads(Path("all fail/summary.json").read_text())
+
+
+# ---- the frame -----------------------------------------------------------------------------------
+
+
+def test_warnings_are_written_for_users(run, monkeypatch):
+    def warn():
+        # What Python does with a warning; pytest would catch a real one.
+        text = warnings.formatwarning("mind the gap", UserWarning, "learner.py", 7)
+        print(text, end="", file=sys.stderr)
+        return 0
+
+    monkeypatch.setitem(main_module.COMMANDS, "methods", warn)
+    before = warnings.formatwarning
+    assert run("methods") == (0, "", "warning: mind the gap\n")
+    assert warnings.formatwarning is before
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (EvenstreamError("no such thing"), 2, "error: no such thing\n"),
+        (OSError(28, "No space left on device"), 2, "error: [Errno 28] No space left on device\n"),
+        (Interrupted("saved"), 130, "saved\n"),
+        (KeyboardInterrupt(), 130, "stopped\n"),
+    ],
+)
+def test_exit_statuses(run, monkeypatch, error, status, message):
+    def fail():
+        raise error
+
+    monkeypatch.setitem(main_module.COMMANDS, "methods", fail)
+    assert run("methods") == (status, "", message)

@@ -1,0 +1,114 @@
+"""Deployment priors: the Bayes decision for known class frequencies."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from evenstream.errors import InputError
+from small_streams import blobs, class_stream, feed, small
+
+GIVEN = {"common": (0.7, 0.2, 0.1), "rare": (0.1, 0.3, 0.6)}  # P(x | class)
+STATES = np.eye(3, dtype=np.float32)
+
+
+def population():
+    """1000 rows, 9 of 10 common: the spec's closed-form example."""
+    states, labels = [], []
+    for label, count in (("common", 900), ("rare", 100)):
+        for state, p in enumerate(GIVEN[label]):
+            states += [state] * round(count * p)
+            labels += [label] * round(count * p)
+    return STATES[states], labels
+
+
+@pytest.fixture(scope="module")
+def trained():
+    torch.set_num_threads(1)
+    learner = small("fine-tune-las", nn.Flatten(), lr=2.0)
+    x, labels = population()
+    for _ in range(400):
+        learner.learn(x, labels)
+    return learner
+
+
+@pytest.mark.parametrize("rare", [0.01, 0.1, 0.3, 0.5, 0.75, 0.95])
+def test_bayes_decision(trained, rare):
+    priors = {"common": 1 - rare, "rare": rare}
+    joint = np.array([[priors[c] * GIVEN[c][state] for c in priors] for state in range(3)])
+    posterior = joint / joint.sum(1, keepdims=True)
+    np.testing.assert_allclose(trained.predict_proba(STATES, priors), posterior, atol=2e-3)
+    expected = [("common", "rare")[i] for i in joint.argmax(1)]
+    assert trained.predict(STATES, priors) == expected
+
+
+def test_without_priors_classes_are_equal(trained):
+    even = trained.predict_proba(STATES, {"common": 0.5, "rare": 0.5})
+    np.testing.assert_allclose(trained.predict_proba(STATES), even, atol=1e-6)
+    assert trained.predict(STATES) == ["common", "rare", "rare"]
+
+
+def test_only_ratios_count_and_the_unmentioned_are_impossible(trained):
+    one = trained.predict_proba(STATES, {"common": 90, "rare": np.float32(10)})
+    two = trained.predict_proba(STATES, {"rare": torch.tensor(0.1), "common": 0.9})
+    np.testing.assert_allclose(one, two, atol=1e-6)
+    certain = trained.predict_proba(STATES, {"rare": 1})
+    np.testing.assert_allclose(certain, [[0, 1]] * 3)
+
+
+@pytest.mark.parametrize("method", ["er-las", "er-las:window=5", "joint-las:prior=exponential"])
+def test_methods_whose_logits_are_free_of_priors(method):
+    learner = feed(small(method), class_stream())
+    assert len(learner.predict(blobs(3)[0], {"class 0": 0.9, "class 3": 0.1})) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        ("er", "plain cross-entropy"),
+        ("fine-tune", "use its -las form"),
+        ("er-las:tau=0", "tau=0"),
+        ("er-las:tau=2", "tau=2"),
+        ("er-las:tau=inf", "tau=inf"),
+        ("er-las:prior=random", "random"),
+    ],
+)
+def test_others_are_refused_with_the_reason(method, reason):
+    learner = feed(small(method), class_stream())
+    before = learner.fingerprint()
+    for call in (learner.predict, learner.predict_proba, learner.predict_indices):
+        with pytest.raises(InputError, match=reason):
+            call(blobs(3)[0], {"class 0": 1.0})
+    assert learner.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    "priors",
+    [
+        {"class 0": -0.1, "class 1": 1.1},
+        {"class 0": math.nan},
+        {"class 0": math.inf},
+        {"class 0": 0.0},
+        {},
+        {"class 0": "much"},
+        {"class 0": None},
+        {"nobody": 1.0},
+        {0.5: 1.0},
+        ["class 0"],
+        0.5,
+    ],
+)
+def test_bad_priors_are_refused(priors):
+    learner = feed(small("er-las"), class_stream())
+    with pytest.raises(InputError, match=r"priors|label"):
+        learner.predict(blobs(3)[0], priors)
+
+
+def test_priors_tell_true_and_one_apart():
+    learner = small("er-las", memory=0)
+    x, _ = blobs(4)
+    learner.learn(x, [True, 1, True, 1])
+    assert learner.predict(x, {1: 1.0}) == [1] * 4
+    assert all(label is True for label in learner.predict(x, {True: 1.0}))

@@ -1,0 +1,183 @@
+"""Names, options and specs of methods."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstream.errors import EvenstreamError, InputError, UnknownName
+from evenstream.methods import METHODS, Method, make_method, method_names, register
+from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.slots.criteria import LogitAdjustedSoftmax
+from evenstream.slots.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Register a class under a name for one test."""
+
+    def add(name, cls):
+        monkeypatch.setitem(METHODS, name, cls)  # monkeypatch takes it out again
+        return register(name)(cls)
+
+    return add
+
+
+@dataclass
+class Options(Method):
+    alpha: float = 0.5
+    count: int = 3
+    plain: bool = False
+    kind: Literal["fast", "slow"] = "fast"
+
+
+@dataclass
+class NoCrossEntropy(Method):
+    has_cross_entropy = False
+
+
+def test_the_methods_of_this_version_are_there():
+    assert {"er", "fine-tune", "joint", "er-las", "fine-tune-las", "joint-las"} <= set(
+        method_names()
+    )
+    for name in method_names():
+        method = make_method(name)
+        assert method.spec == name and method.name == name.removesuffix("-las")
+        assert (method.adjustment is not None) == name.endswith("-las")
+        assert method.citation and method.cost and type(method).__doc__
+
+
+def test_every_instance_has_its_own_state():
+    one, two = make_method("er"), make_method("er")
+    one.tensors["a"] = None
+    assert two.tensors == {} and one.retrieval is not two.retrieval
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "er",
+        "er-las",
+        "er-las:tau=inf",
+        "er-las:tau=0.0",
+        "er-las:tau=1e-07",
+        "er-las:window=5",
+        "er-las:prior=macro",
+        "joint-las:tau=0.3333333333333333,window=2",
+        "er-las:tau=2.5,window=3,prior=exponential,decay=0.25",
+    ],
+)
+def test_specs_round_trip(spec):
+    method = make_method(spec)
+    assert method.spec == spec
+    assert make_method(method.spec).spec == method.spec
+
+
+@given(
+    tau=st.floats(0, allow_nan=False),
+    window=st.integers(1, 10**6),
+    decay=st.floats(0, 1, exclude_max=True),
+    prior=st.sampled_from(["window", "exponential", "random", "macro"]),
+)
+def test_any_adjustment_round_trips(tau, window, decay, prior):
+    method = make_method(f"er-las:tau={tau},window={window},decay={decay},prior={prior}")
+    assert method.adjustment == LogitAdjustment(tau, window, prior, decay)
+    again = make_method(method.spec)
+    assert again.spec == method.spec and again.adjustment == method.adjustment
+
+
+def test_options_of_a_method_and_its_adjustment(registered):
+    registered("opt", Options)
+    method = make_method("opt-las:alpha=2,plain=true,kind=slow,tau=3,count=-1")
+    assert (method.alpha, method.count, method.plain, method.kind) == (2.0, -1, True, "slow")
+    assert method.adjustment.tau == 3
+    again = make_method(method.spec)
+    assert again == method and again.spec == method.spec
+    assert make_method("opt:alpha=0.5,plain=false").spec == "opt"
+    assert make_method("opt:").spec == "opt"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("opt:alpha=much", r"opt:alpha must be a number \(float\), got 'much'"),
+        ("opt:count=1.5", r"number \(int\)"),
+        ("opt:plain=yes", "true or false"),
+        ("opt:kind=medium", "fast, slow"),
+        ("opt:beta=1", "no option 'beta'.*alpha, count, plain, kind"),
+        ("opt:alpha", "alpha=..."),
+        ("opt:tau=1", "tau is an option of opt-las"),
+        ("opt-las:beta=1", "alpha.*tau"),
+        ("er:beta=1", "none"),
+    ],
+)
+def test_bad_options(registered, spec, message):
+    registered("opt", Options)
+    with pytest.raises(InputError, match=message):
+        make_method(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("er-la", "er-las"), ("fine-tuned", "fine-tune"), ("er-las-las", "er-las")]
+)
+def test_unknown_methods_have_near_misses(name, near):
+    with pytest.raises(UnknownName, match=f"unknown method '{name}'.*{near}") as caught:
+        make_method(name)
+    assert isinstance(caught.value, EvenstreamError)
+
+
+def test_nothing_near_lists_everything():
+    with pytest.raises(UnknownName, match=r"known: er, er-las, fine-tune"):
+        make_method("zzzzzz")
+    with pytest.raises(UnknownName):
+        make_method("")
+
+
+def test_without_cross_entropy_there_is_no_las(registered):
+    registered("no-ce", NoCrossEntropy)
+    assert "no-ce" in method_names() and "no-ce-las" not in method_names()
+    with pytest.raises(InputError, match="no cross-entropy term"):
+        make_method("no-ce-las")
+
+
+def test_a_name_is_taken_once(registered):
+    registered("opt", Options)
+    with pytest.raises(InputError, match="registered already"):
+        register("opt")(NoCrossEntropy)
+    assert METHODS["opt"] is Options
+    register("opt")(Options)  # a module imported twice
+
+
+def test_a_method_must_write_a_loss():
+    with pytest.raises(NotImplementedError):
+        Options().loss(None)
+
+
+@pytest.mark.parametrize(
+    ("prior", "kind"),
+    [
+        ("window", SlidingWindow),
+        ("exponential", ExponentialWindow),
+        ("random", RandomPrior),
+        ("macro", MacroPrior),
+    ],
+)
+def test_adjustments_build_their_criterion(prior, kind):
+    criterion = LogitAdjustment(tau=2, window=3, prior=prior, decay=0.5).build(seed=1)
+    assert isinstance(criterion, LogitAdjustedSoftmax) and isinstance(criterion.prior, kind)
+    assert criterion.tau == 2
+    if prior == "window":
+        assert criterion.prior.window == 3
+    if prior == "exponential":
+        assert criterion.prior.decay == 0.5
+
+
+@pytest.mark.parametrize(
+    "options", [{"tau": -1}, {"tau": math.nan}, {"window": 0}, {"decay": 2.0, "prior": "macro"}]
+)
+def test_bad_adjustments_are_refused(options):
+    with pytest.raises(InputError):
+        LogitAdjustment(**options)

@@ -1,0 +1,122 @@
+"""The event log: rotation, half-written lines, and cutting it back."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstream.run.events import EVALUATED, EventLog, cut_back, event_files, read_events
+
+
+def history(tasks):
+    """The events of a run with this many steps in each task."""
+    events, step = [], 0
+    for task, steps in enumerate(tasks):
+        for _ in range(steps):
+            step += 1
+            events.append({"step": step, "task": task, "loss": 1 / step})
+        events.append({"step": step, "task": task, "event": EVALUATED, "accuracies": [step]})
+    return events
+
+
+def write(folder, events, rotate_bytes=10**9, flush_every=1):
+    log = EventLog(folder, rotate_bytes)
+    for number, event in enumerate(events):
+        log.write(event)
+        if number % flush_every == 0:
+            log.flush(sync=number % 5 == 0)
+    log.close()
+
+
+RUNS = st.lists(st.integers(0, 6), min_size=1, max_size=4)
+
+
+@given(tasks=RUNS, rotate_bytes=st.integers(1, 400), flush_every=st.integers(1, 5))
+def test_rotation_loses_nothing(tasks, rotate_bytes, flush_every, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("log")
+    events = history(tasks)
+    write(folder, events, rotate_bytes, flush_every)
+    assert read_events(folder) == events
+    files = event_files(folder)
+    assert files[-1].name == "events.jsonl"
+    assert [f.name for f in files[:-1]] == [f"events-{n:04d}.jsonl" for n in range(1, len(files))]
+    for file in files[:-1]:
+        assert file.stat().st_size >= rotate_bytes
+
+
+@given(tasks=RUNS, rotate_bytes=st.integers(1, 400), data=st.data(), torn=st.binary(max_size=20))
+def test_cut_back_leaves_what_came_before_the_checkpoint(
+    tasks, rotate_bytes, data, torn, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("log")
+    events = history(tasks)
+    write(folder, events, rotate_bytes)
+    kept = data.draw(st.integers(0, len(events)), label="events before the checkpoint")
+    # What a checkpoint after so many events says: its step, and how many tasks were evaluated.
+    step = events[kept - 1]["step"] if kept else 0
+    done = sum(event.get("event") == EVALUATED for event in events[:kept])
+    with (folder / "events.jsonl").open("ab") as file:
+        file.write(torn.replace(b"\n", b""))
+    cut_back(folder, step, done)
+    assert read_events(folder) == events[:kept]
+    # Cutting twice changes nothing, and the log goes on.
+    cut_back(folder, step, done)
+    write(folder, events[kept:], rotate_bytes)
+    assert read_events(folder) == events
+
+
+def test_cut_back_on_an_empty_folder(tmp_path):
+    cut_back(tmp_path, 5, 1)
+    assert read_events(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 3))
+def test_half_written_last_line(tmp_path, cut):
+    events = history([4])
+    write(tmp_path, events)
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    left = read_events(tmp_path)
+    assert left == events[: len(left)]
+    assert len(left) < len(events)
+    cut_back(tmp_path, len(left), 0)
+    write(tmp_path, events[len(left) :])
+    assert read_events(tmp_path) == events
+
+
+def test_line_without_its_end_is_not_whole(tmp_path):
+    """It is valid JSON, but the next event would be glued to it."""
+    (tmp_path / "events.jsonl").write_text('{"step": 1, "task": 0}\n{"step": 2, "task": 0}')
+    cut_back(tmp_path, 2, 1)
+    write(tmp_path, [{"step": 2, "task": 0}])
+    assert [event["step"] for event in read_events(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[1]", "7", '{"task": 0}', "\x00\x00\x00"])
+def test_lines_that_are_no_events_end_the_log(tmp_path, line):
+    text = '{"step": 1, "task": 0}\n' + line + '\n{"step": 2, "task": 0}\n'
+    (tmp_path / "events.jsonl").write_text(text)
+    assert [event["step"] for event in read_events(tmp_path)] == [1]
+    cut_back(tmp_path, 2, 1)
+    assert (tmp_path / "events.jsonl").read_text() == '{"step": 1, "task": 0}\n'
+
+
+def test_cut_back_never_empties_a_file_it_means_to_keep(tmp_path, monkeypatch):
+    """A crash while it works must not lose events: files are shortened, not written anew."""
+    write(tmp_path, history([10]))
+    monkeypatch.setattr(Path, "write_text", None)
+    monkeypatch.setattr(Path, "write_bytes", None)
+    cut_back(tmp_path, 4, 0)
+    assert len(read_events(tmp_path)) == 4
+
+
+def test_rotation_never_overwrites(tmp_path):
+    """A user may have removed the first files to save space."""
+    write(tmp_path, history([9]), rotate_bytes=120)
+    before = event_files(tmp_path)
+    before[0].unlink()
+    kept = [json.loads(line) for f in before[1:] for line in f.read_text().splitlines()]
+    write(tmp_path, [{"step": 99, "task": 1, "note": "x" * 200}] * 3, rotate_bytes=120)
+    assert read_events(tmp_path)[: len(kept)] == kept

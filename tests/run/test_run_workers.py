@@ -1,0 +1,106 @@
+"""Worker processes: answers, errors, sudden deaths, requests to stop."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import worker_jobs
+
+from evenstream.run.workers import work_off
+
+HERE = Path(__file__).parent
+
+
+def wait_for(condition, seconds=20):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "waited too long"
+        time.sleep(0.01)
+
+
+def test_answers_errors_and_deaths(capfd):
+    jobs = deque([2, 13, 3, 14, 15, 4, 5])
+    flag = threading.Event()
+    answers = {}
+    with closing(work_off(jobs, worker_jobs.square, 2, flag)) as ended:
+        for job, answer in ended:
+            answers[job] = answer
+            if job == 15:
+                jobs.append(6)  # as for a run that is to be tried again
+    assert {job: answers[job].result[0] for job in (2, 3, 4, 5, 6)} == {
+        2: 4, 3: 9, 4: 16, 5: 25, 6: 36
+    }  # fmt: skip
+    assert answers[13].error == "13 is refused"
+    assert answers[14].error == "ZeroDivisionError: 14 is a bug"
+    assert "14 is a bug" in capfd.readouterr().err  # with a traceback, for whoever wrote it
+    assert answers[15].result is None
+    assert answers[15].error is None
+    # The death of one did not cost the other its life, and errors cost nobody anything.
+    assert len({answers[job].result[1] for job in (2, 3, 4, 5, 6)}) <= 3
+
+
+def test_request_to_stop(tmp_path):
+    """SIGTERM to a worker stops its job and no other; the flag stops all, and none is begun."""
+    jobs = deque([str(tmp_path)] * 4)
+    flag = threading.Event()
+    with closing(work_off(jobs, worker_jobs.until_stopped, 2, flag)) as ended:
+
+        def act():
+            wait_for(lambda: count("begun") == 2)
+            first = next(tmp_path.glob("begun-*")).name.split("-")[1]
+            os.kill(int(first), signal.SIGTERM)
+            wait_for(lambda: count("begun") == 3)
+            time.sleep(0.1)
+            assert count("saved") == 1
+            flag.set()
+
+        def count(what):
+            return len(list(tmp_path.glob(f"{what}-*")))
+
+        actor = threading.Thread(target=act)
+        actor.start()
+        answers = [answer for _, answer in ended]
+        actor.join()
+    assert all(answer.result is None and answer.error is None for answer in answers)
+    assert count("saved") == len(answers) == 3
+    assert len(jobs) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_workers_do_not_outlive_their_parent(tmp_path, number):
+    """Killed or interrupted twice, the parent leaves no process that goes on writing."""
+    code = f"""
+import sys, threading
+sys.path.insert(0, {str(HERE)!r})
+from collections import deque
+import worker_jobs
+from evenstream.run.workers import work_off
+if __name__ == "__main__":
+    list(work_off(deque([{str(tmp_path)!r}]), worker_jobs.until_stopped, 1, threading.Event()))
+"""
+    script = tmp_path / "parent.py"
+    script.write_text(code)
+    parent = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: list(tmp_path.glob("begun-*")))
+        parent.send_signal(number)
+        wait_for(lambda: list(tmp_path.glob("saved-*")))
+        worker = int(next(tmp_path.glob("saved-*")).name.split("-")[1])
+        wait_for(lambda: not Path(f"/proc/{worker}").exists() or is_zombie(worker))
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def is_zombie(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except FileNotFoundError:
+        return True

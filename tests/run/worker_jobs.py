@@ -1,0 +1,56 @@
+"""Jobs for worker processes: a worker finds them by name, so they live in a module of their own."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from evenstream.errors import EvenstreamError
+from evenstream.run.interruption import Interrupted
+
+
+def square(number, stop):
+    """Refuses 13, has a bug at 14, and is killed at 15."""
+    if number == 13:
+        raise EvenstreamError("13 is refused")
+    if number == 14:
+        raise ZeroDivisionError("14 is a bug")
+    if number == 15:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number, os.getpid()
+
+
+def until_stopped(path, stop):
+    """Says that it has begun, works until it is asked to stop, then says how it ended."""
+    folder, own = Path(path), f"{os.getpid()}-{time.monotonic_ns()}"
+    (folder / f"begun-{own}").touch()
+    give_up = time.monotonic() + 20
+    while not stop.is_set():
+        if time.monotonic() > give_up:
+            raise AssertionError("nobody asked to stop")
+        time.sleep(0.01)
+    (folder / f"saved-{own}").touch()
+    raise Interrupted("saved")
+
+
+class KillAt:
+    """Not a request to stop but the end: kill -9 after so many steps."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def is_set(self):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+
+def killed_at_step_9(job, stop):
+    """A run whose first process does not live to see its end."""
+    from evenstream.run.runner import resume_run, start_run
+
+    config, folder = job
+    if not (folder / "config.toml").exists():
+        return start_run(config, folder, stop=KillAt(9))
+    return resume_run(folder, stop=stop)
