@@ -329,6 +329,7 @@ class Learner:
 
     def _make_step(self, network: Classifier, incoming: Rows, known: int) -> Step:
         return Step(
+            number=self.step + 1,
             incoming=incoming,
             known=known,
             n_classes=len(self.label_map),

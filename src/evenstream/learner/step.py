@@ -41,6 +41,7 @@ class Step:
     """Everything a method may use in one step. Methods read; the learner changes state.
 
     Attributes:
+        number: this step's number, from 1.
         incoming: the batch that has just arrived.
         groups: the rows this step trains on, as `Method.training_rows` chose them.
         known: number of classes seen before this batch.
@@ -56,6 +57,7 @@ class Step:
     def __init__(
         self,
         *,
+        number: int,
         incoming: Rows,
         known: int,
         n_classes: int,
@@ -70,7 +72,7 @@ class Step:
         lr: float,
         optimise: Callable[..., None],
     ) -> None:
-        self.incoming = incoming
+        self.number, self.incoming = number, incoming
         self.known, self.n_classes = known, n_classes
         self.network, self.criterion, self.memory = network, criterion, memory
         self.retrieval, self.preprocess, self.randomness = retrieval, preprocess, randomness

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
@@ -22,7 +24,7 @@ class ERUp(ER):
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """The incoming rows and q stored rows of each class that is not among them."""
-        present = step.incoming.y.unique()
+        present = torch.unique(step.incoming.y)
         quota = -(-len(step.incoming) // len(present))
         labels = step.memory.field("y") if len(step.memory) else step.incoming.y[:0]
         slots = slots_per_class(labels, quota, step.randomness.retrieve, exclude=present)

@@ -19,7 +19,7 @@ from evenstream.methods.parts.per_sample import full_gradients, head_gradients
 @register("ocs")
 @dataclass
 class OCS(ER):
-    """Online coreset selection: similarity - diversity + τ · affinity with the memory's gradient."""
+    """Coreset selection by gradients: similarity - diversity + τ · affinity with the memory."""
 
     citation = "Yoon et al., Online Coreset Selection for Rehearsal-Based Continual Learning, 2022"
     cost = "per-sample gradients of b + m rows, F(b/2+m) + G(b/2+m)"
@@ -64,6 +64,5 @@ def selection_scores(gradients: Tensor, memory: Tensor, affinity: float) -> Tens
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """All cosines; a zero vector has cosine 0 with everything."""
     norms = a.norm(dim=1).unsqueeze(1) * b.norm(dim=1)
-    return a @ b.T / norms.clamp_min(1e-6)
-
-
+    found: Tensor = a @ b.T / norms.clamp_min(1e-6)
+    return found

@@ -25,7 +25,7 @@ def knn_shapley(
     s_N = 1_N · min(K, N) / (K · N), and s_i = s_{i+1} + (1_i - 1_{i+1}) / K · min(K, i) / i.
     """
     n = len(candidates)
-    order = squared_distances(evaluation, candidates).argsort(1, stable=True)
+    order = squared_distances(evaluation, candidates).argsort(dim=1, stable=True)
     matches = (candidate_labels[order] == evaluation_labels.unsqueeze(1)).to(evaluation.dtype)
     rank = torch.arange(1, n + 1, device=evaluation.device, dtype=evaluation.dtype)
     share = rank.clamp(max=neighbours) / (neighbours * rank)

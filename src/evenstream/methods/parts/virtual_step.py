@@ -18,9 +18,7 @@ def virtual_parameters(network: nn.Module, loss: Tensor, lr: float) -> dict[str,
     }
 
 
-def losses_with(
-    network: nn.Module, parameters: dict[str, Tensor], x: Tensor, y: Tensor
-) -> Tensor:
+def losses_with(network: nn.Module, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
     """Plain cross-entropy of each row under other parameters, without gradients."""
     with torch.no_grad():
         return F.cross_entropy(functional_call(network, parameters, (x,)), y, reduction="none")
