@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from evenstream import CrossEntropy
 from evenstream.errors import InputError
 from evenstream.learner.classifier import Classifier, GrowingHead
+from evenstream.learner.memory import Memory
 from evenstream.methods import make_method, method_names
+from evenstream.methods.clib import LeastImportantOfTheLargestClass, refreshed_importance
+from evenstream.methods.er_cba import Adaptor, outer_loss
+from evenstream.methods.er_cbl import class_weights
 from evenstream.methods.mir import MaximallyInterfered
 from evenstream.methods.ocs import cosines, selection_scores
 from evenstream.methods.parts.balanced import slots_per_class
@@ -396,6 +400,143 @@ def test_mro_never_looks_at_the_incoming_images():
     assert same(parameters(one), parameters(other))
     with pytest.raises(InputError, match="trains only from memory"):
         small("mro", memory=0)
+
+
+# ---- ER-CBL --------------------------------------------------------------------------------------
+
+
+def test_er_cbl_worked_weights():
+    labels = torch.tensor([0] * 16 + [1] * 16 + [2] * 2 + [3] * 4)
+    expected = torch.tensor([0.28588, 0.28588, 2.28542, 1.14282, 0])
+    torch.testing.assert_close(class_weights(labels, 5, 0.9999), expected, rtol=0, atol=1e-5)
+    few = class_weights(torch.tensor([0, 0, 1, 2]), 3, 0.9999)
+    torch.testing.assert_close(few, torch.tensor([0.600024, 1.199988, 1.199988]))
+    assert class_weights(labels, 4, 0.0).eq(1).all()
+
+
+def test_er_cbl_is_er_when_the_classes_are_even_and_pushes_absent_classes_unlike_las():
+    group = Group([[1.0, 0, 2], [0, 1, 0]], [0, 1])
+    step = step_of(group)
+    step.n_classes = 3
+    loss = make_method("er-cbl").loss(step)
+    torch.testing.assert_close(loss, F.cross_entropy(group.x, group.y))
+    loss.backward()
+    assert group.x.grad[:, 2].ne(0).all()
+
+
+# ---- CLIB ----------------------------------------------------------------------------------------
+
+
+def test_clib_worked_refresh():
+    found = refreshed_importance(
+        torch.tensor([0.2, 0, -0.1, 0.4]),
+        torch.tensor([1.0, 2, 0.5, 1.5]),
+        torch.tensor([0.8, 1.9, 0.6, 1.2]),
+        drawn=torch.tensor([0, 3, 0]),
+        replaced=torch.tensor([2]),
+        keep=0.9,
+    )
+    torch.testing.assert_close(found, torch.tensor([0.2288889, 0, -0.1, 0.4288889]))
+
+
+@given(st.lists(st.integers(0, 4), min_size=30, max_size=60), st.integers(5, 10), st.integers(1, 7))
+@settings(max_examples=25, deadline=None)
+def test_clib_memory_is_balanced_and_holds_the_newest(labels, capacity, batch):
+    memory, rule = Memory(capacity), LeastImportantOfTheLargestClass()
+    for first in range(0, len(labels), batch):
+        y = torch.tensor(labels[first : first + batch])
+        raw = torch.arange(first, first + len(y))[:, None].float()
+        rows = type("R", (), {"y": y, "__len__": lambda self: len(self.y)})()
+        placed = rule.place(SimpleNamespace(memory=memory), rows)
+        memory.put(placed.slots, {"x": raw[placed.rows], "y": y[placed.rows], **placed.fields})
+        assert first + len(y) - 1 in memory.field("x").flatten().tolist()
+    counts, seen = Counter(memory.field("y").tolist()), Counter(labels)
+    quota = math.ceil(capacity / len(seen))
+    if min(seen.values()) >= quota and capacity >= len(seen):
+        assert max(counts.values()) - min(counts[label] for label in seen) <= 1
+
+
+def test_clib_refresh_leaves_the_network_alone():
+    learner = small("clib:period=1", model=Noisy(), memory=8, lr=0.0, batch=4)
+    feed(learner, class_stream(3))
+    body = {n: v for n, v in parameters(learner).items() if "running" not in n and "num_b" not in n}
+    feed(learner, class_stream(2, seed=4))
+    after = parameters(learner)
+    assert same(body, {name: after[name] for name in body})
+    assert int(after["backbone.layers.1.num_batches_tracked"]) == 5  # one training forward a step
+    assert learner.memory.field("importance").ne(0).any()
+
+
+# ---- ASER ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [3, 9, 30])
+def test_aser_keeps_its_size_and_leaves_batchnorm_alone(memory):
+    learner = small("aser:per_class=2", model=Noisy(), memory=memory)
+    stream = class_stream(14, batch=4, classes=6)
+    for number, (x, labels) in enumerate(stream, 1):
+        learner.learn(x, labels)
+        assert len(learner.memory) == min(memory, 4 * number)
+    assert int(parameters(learner)["backbone.layers.1.num_batches_tracked"]) == len(stream)
+    counts = learner.memory.class_counts
+    assert torch.equal(counts, torch.bincount(learner.memory.field("y"), minlength=len(counts)))
+    assert counts[4:].sum() > 0  # the last classes got in, also where every slot judges
+
+
+# ---- ER-CBA --------------------------------------------------------------------------------------
+
+
+def test_er_cba_worked_gradient():
+    adaptor = Adaptor(2, 2)
+    with torch.no_grad():
+        adaptor.inner.weight.copy_(torch.tensor([[1.0, -1], [-1, 1]]))
+        adaptor.outer.weight.copy_(torch.eye(2) / 2)
+    weight, bias = torch.tensor([[0.5], [-0.5]]), torch.zeros(2)
+    inner = [
+        (torch.tensor([[1.0], [2.0]]), torch.tensor([0, 0])),
+        (torch.tensor([[-1.0]]), torch.tensor([1])),
+    ]
+    outer = (torch.tensor([[-1.5], [0.5]]), torch.tensor([1, 0]))
+    logits = [F.linear(x, weight) for x, _ in inner]
+    through = sum(
+        F.cross_entropy(z + adaptor(z), y) for z, (_, y) in zip(logits, inner, strict=True)
+    )
+    assert_value(through, 0.4284915)
+    loss = outer_loss(weight, bias, adaptor, inner, outer, lr=0.1)
+    assert_value(loss, 0.3203028)
+    loss.backward()
+    expected = torch.tensor([[0.0057234, -0.0017806], [-0.0057234, 0.0017806]])
+    torch.testing.assert_close(adaptor.outer.weight.grad, expected, **EXACT)
+    torch.testing.assert_close(adaptor.outer.bias.grad.abs(), torch.full((2,), 0.0058545), **EXACT)
+
+
+def test_er_cba_adaptor_moves_only_in_the_outer_step_and_is_not_used_to_predict():
+    learner = small("er-cba:period=4,adaptor_lr=0.01", memory=40)
+    stream = class_stream(24)
+    moved = []
+    for x, labels in stream:
+        before = {
+            k: v.clone()
+            for k, v in learner.method.modules.get("adaptor", nn.Module()).state_dict().items()
+        }
+        learner.learn(x, labels)
+        after = learner.method.modules["adaptor"].state_dict()
+        moved.append(bool(before) and not same(before, dict(after)))
+    assert any(moved) and all(number % 4 == 3 for number, m in enumerate(moved) if m)
+    answer = learner.predict_proba(stream[0][0])
+    with torch.no_grad():
+        learner.method.modules["adaptor"].outer.bias.add_(torch.randn(16) * 100)
+    assert np.array_equal(learner.predict_proba(stream[0][0]), answer)
+
+
+def test_er_cba_adaptor_grows_and_keeps_its_corner():
+    learner = small("er-cba")
+    x = np.random.default_rng(0).normal(size=(16, DIM))
+    learner.learn(x, list(range(16)))
+    corner = learner.method.adaptor.inner.weight.detach().clone()
+    learner.learn(x, list(range(16, 32)))
+    assert learner.method.adaptor.inner.weight.shape == (256, 32)
+    assert torch.equal(learner.method.adaptor.inner.weight[:, :16], corner)
 
 
 # ---- all of them ---------------------------------------------------------------------------------

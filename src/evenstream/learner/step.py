@@ -16,6 +16,7 @@ from evenstream.learner.randomness import Randomness
 from evenstream.learner.rows import Rows, joint_view
 from evenstream.slots.criteria import CrossEntropy, Reduction
 from evenstream.slots.retrieval import Retrieval
+from evenstream.slots.updates import Placement
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Step:
         batch: the nominal size of an incoming batch.
         optimise: `optimise(loss, *groups)`, backward, finite check and optimiser step, on the
             whole network or on named groups ("head", or the method's own optimisers).
+        placed: where the incoming rows went, once the memory has taken them in.
         notes: whatever a method wants to hand from one hook of this step to the next.
         lr: the learning rate of the network.
     """
@@ -79,6 +81,7 @@ class Step:
         self.batch, self.replay_batch, self.lr = batch, replay_batch, lr
         self.optimise = optimise
         self.groups: Sequence[Rows] = ()
+        self.placed: Placement | None = None
         self.remembered: dict[str, Tensor] = {}
         self.notes: dict[str, Any] = {}
         self.incoming_logits: Tensor | None = None

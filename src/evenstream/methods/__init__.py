@@ -1,9 +1,13 @@
 """Methods: one short file each, registered by name."""
 
 from evenstream.methods import (
+    aser,
+    clib,
     derpp,
     er,
     er_ace,
+    er_cba,
+    er_cbl,
     er_down,
     er_obc,
     er_up,
@@ -21,9 +25,13 @@ __all__ = [
     "METHODS",
     "Method",
     "TaskData",
+    "aser",
+    "clib",
     "derpp",
     "er",
     "er_ace",
+    "er_cba",
+    "er_cbl",
     "er_down",
     "er_obc",
     "er_up",
