@@ -20,6 +20,7 @@ class MRO(Method):
     citation = "the paper's baseline, after Prabhu et al., GDumb, 2020"
     cost = "F(b+m) + G(b+m)"
     needs = frozenset({"memory"})
+    trains_on_incoming = False
 
     rows: int = 0
     """Replayed rows in each step; 0 means as many as ER trains on, b + m."""
