@@ -1,7 +1,7 @@
 """One suite of promises that every method keeps, present and future.
 
 `check_method("my-method")` trains tiny learners and raises an AssertionError that says which
-promise is broken. It needs no test framework; with pytest, parametrise over `CHECKS` to see each by name.
+promise is broken. It needs no test framework; with pytest, parametrise over `CHECKS`.
 """
 
 from __future__ import annotations
