@@ -329,6 +329,7 @@ class Learner:
 
     def _make_step(self, network: Classifier, incoming: Rows, known: int) -> Step:
         return Step(
+            number=self.step + 1,
             incoming=incoming,
             known=known,
             n_classes=len(self.label_map),
@@ -422,7 +423,7 @@ class Learner:
             return
         chosen = self.method.stored_rows(step)
         offered = step.incoming if chosen is None else step.incoming.take(chosen)
-        placed = self.method.update.place(step, offered)
+        placed = step.placed = self.method.update.place(step, offered)
         values = {X: offered.raw[placed.rows], Y: offered.y[placed.rows], **placed.fields}
         for name, value in step.remembered.items():
             kept = value if chosen is None else value[chosen]

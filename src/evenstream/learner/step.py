@@ -16,6 +16,7 @@ from evenstream.learner.randomness import Randomness
 from evenstream.learner.rows import Rows, joint_view
 from evenstream.slots.criteria import CrossEntropy, Reduction
 from evenstream.slots.retrieval import Retrieval
+from evenstream.slots.updates import Placement
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Step:
     """Everything a method may use in one step. Methods read; the learner changes state.
 
     Attributes:
+        number: this step's number, from 1.
         incoming: the batch that has just arrived.
         groups: the rows this step trains on, as `Method.training_rows` chose them.
         known: number of classes seen before this batch.
@@ -49,6 +51,7 @@ class Step:
         batch: the nominal size of an incoming batch.
         optimise: `optimise(loss, *groups)`, backward, finite check and optimiser step, on the
             whole network or on named groups ("head", or the method's own optimisers).
+        placed: where the incoming rows went, once the memory has taken them in.
         notes: whatever a method wants to hand from one hook of this step to the next.
         lr: the learning rate of the network.
     """
@@ -56,6 +59,7 @@ class Step:
     def __init__(
         self,
         *,
+        number: int,
         incoming: Rows,
         known: int,
         n_classes: int,
@@ -70,13 +74,14 @@ class Step:
         lr: float,
         optimise: Callable[..., None],
     ) -> None:
-        self.incoming = incoming
+        self.number, self.incoming = number, incoming
         self.known, self.n_classes = known, n_classes
         self.network, self.criterion, self.memory = network, criterion, memory
         self.retrieval, self.preprocess, self.randomness = retrieval, preprocess, randomness
         self.batch, self.replay_batch, self.lr = batch, replay_batch, lr
         self.optimise = optimise
         self.groups: Sequence[Rows] = ()
+        self.placed: Placement | None = None
         self.remembered: dict[str, Tensor] = {}
         self.notes: dict[str, Any] = {}
         self.incoming_logits: Tensor | None = None

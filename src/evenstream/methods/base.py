@@ -55,6 +55,8 @@ class Method:
     """Forwards F(n) and backwards G(n) of how many images a step, b incoming and m replayed."""
     needs: ClassVar[frozenset[Need]] = frozenset()
     uses_memory: ClassVar[bool] = True
+    trains_on_incoming: ClassVar[bool] = True
+    """Whether the incoming rows are trained on before they are stored (not so for MRO, CLIB)."""
     memory_first: ClassVar[bool] = False
     """Whether the memory takes in the batch before the step trains (CLIB)."""
     trained_groups: ClassVar[tuple[str, ...]] = ("network",)

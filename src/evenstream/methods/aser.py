@@ -1,0 +1,145 @@
+"""ASER_mu: replay and keep samples by their Shapley value for nearest-neighbour classification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evenstream.learner.classifier import evaluation_mode
+from evenstream.learner.memory import Y
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
+from evenstream.methods.base import register
+from evenstream.methods.er import ER
+from evenstream.methods.parts.balanced import slots_per_class
+from evenstream.methods.parts.shapley import knn_shapley
+from evenstream.slots.retrieval import Retrieval, Uniform
+from evenstream.slots.updates import Placement, Update
+
+
+@register("aser")
+@dataclass
+class ASER(ER):
+    """Replay samples that support the memory yet oppose the incoming batch; evict low values."""
+
+    citation = "Shim et al., Adversarial Shapley Value Experience Replay, 2021"
+    cost = "F(b + 2·per_class·C) to retrieve, F(b + 2·per_class·C) to update, F(b+m) + G(b+m)"
+
+    neighbours: int = 5
+    """K of the nearest-neighbour classifier."""
+    per_class: int = 6
+    """Candidates and evaluation points drawn from each class."""
+
+    def make_retrieval(self) -> Retrieval:
+        """Adversarial Shapley retrieval."""
+        return ShapleyRetrieval(self.neighbours, self.per_class)
+
+    def make_update(self) -> Update:
+        """Shapley update."""
+        return ShapleyUpdate(self.neighbours, self.per_class)
+
+
+class ShapleyRetrieval(Retrieval):
+    """The candidates with the highest mean value for memory minus mean value for the batch."""
+
+    def __init__(self, neighbours: int, per_class: int) -> None:
+        self.neighbours, self.per_class = neighbours, per_class
+
+    def pick(self, step: Step, count: int) -> Rows:
+        """Uniform until the memory is full."""
+        memory, generator = step.memory, step.randomness.retrieve
+        if len(memory) < memory.capacity:
+            return Uniform().pick(step, count)
+        labels = memory.field(Y)
+        slots = slots_per_class(labels, self.per_class, generator, replacement=False)
+        rest = others(len(memory), slots)
+        friends = rest[slots_per_class(labels[rest], self.per_class, generator, replacement=False)]
+        candidates = step.fetch(slots)
+        known = features(step, candidates)
+        incoming = features(step, step.incoming)
+        score = -knn_shapley(incoming, step.incoming.y, known, candidates.y, self.neighbours).mean(
+            0
+        )
+        if len(friends):
+            coop = step.fetch(friends)
+            values = knn_shapley(features(step, coop), coop.y, known, candidates.y, self.neighbours)
+            score = score + values.mean(0)
+        return candidates.take(score.argsort(descending=True, stable=True)[:count])
+
+
+class ShapleyUpdate(Update):
+    """Fill free slots; then let incoming samples compete with stored ones by Shapley value."""
+
+    def __init__(self, neighbours: int, per_class: int) -> None:
+        self.neighbours, self.per_class = neighbours, per_class
+
+    def place(self, step: Step, rows: Rows) -> Placement:
+        """Free slots first, then replacement one to one."""
+        memory, device = step.memory, rows.y.device
+        memory.seen += len(rows)
+        free = min(memory.capacity - len(memory), len(rows))
+        fill = torch.arange(free, device=device)
+        slots, chosen = [len(memory) + fill], [fill]
+        if free < len(rows):
+            current = torch.arange(free, len(rows), device=device)
+            replaced, winners = self.replacements(step, rows.take(current))
+            slots.append(replaced.to(device))
+            chosen.append(current[winners])
+        return Placement(torch.cat(slots), torch.cat(chosen))
+
+    def replacements(self, step: Step, current: Rows) -> tuple[Tensor, Tensor]:
+        """Slots that lose their sample, and the incoming rows that take them.
+
+        Evaluation points are not candidates, unless that leaves too few: a memory with at most
+        `per_class` samples of each class would otherwise never change again.
+        """
+        memory, generator = step.memory, step.randomness.reservoir
+        nothing = current.y[:0]
+        if not len(memory):
+            return nothing, nothing
+        labels = memory.field(Y)
+        evaluation = slots_per_class(labels, self.per_class, generator, replacement=False)
+        rest = others(len(memory), evaluation)
+        if len(rest) < len(current):
+            rest = torch.arange(len(memory))
+        rest = rest[torch.randperm(len(rest), generator=generator)]
+        stored = rest[: self.per_class * step.n_classes]
+        judges, candidates = step.fetch(evaluation), step.fetch(stored)
+        minority = self.minority(step, current, generator)
+        judge_features = torch.cat([features(step, judges), features(step, minority)])
+        judge_labels = torch.cat([judges.y, minority.y])
+        value = knn_shapley(
+            judge_features,
+            judge_labels,
+            torch.cat([features(step, candidates), features(step, current)]),
+            torch.cat([candidates.y, current.y]),
+            self.neighbours,
+        ).sum(0)
+        order = value.argsort(descending=True, stable=True)
+        kept, dropped = order[: len(stored)], order[len(stored) :]
+        winners = kept[kept >= len(stored)] - len(stored)
+        return stored.to(dropped.device)[dropped[dropped < len(stored)]], winners
+
+    def minority(self, step: Step, current: Rows, generator: torch.Generator) -> Rows:
+        """Incoming rows of classes whose share of the memory is below a random threshold."""
+        threshold = float(torch.rand((), generator=generator)) / step.n_classes
+        counts = step.memory.class_counts
+        counts = torch.nn.functional.pad(counts, (0, max(0, step.n_classes - len(counts))))
+        share = counts.to(current.y.device)[current.y] / len(step.memory)
+        return current.take((share < threshold).nonzero().squeeze(1))
+
+
+def others(size: int, slots: Tensor) -> Tensor:
+    """All slots below `size` except the given ones."""
+    free = torch.ones(size, dtype=torch.bool)
+    free[slots] = False
+    return free.nonzero().squeeze(1)
+
+
+def features(step: Step, rows: Rows, chunk: int = 256) -> Tensor:
+    """Penultimate features of un-augmented rows, in eval mode."""
+    with evaluation_mode(step.network):
+        views = torch.split(rows.plain(), chunk)
+        return torch.cat([step.network.features(view) for view in views])

@@ -1,0 +1,137 @@
+"""CLIB: train only from a class-balanced memory that keeps its most useful samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.learner.classifier import evaluation_mode
+from evenstream.learner.memory import Y
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
+from evenstream.methods.base import register
+from evenstream.methods.mro import MRO
+from evenstream.slots.updates import Placement, Update
+
+IMPORTANCE = "importance"
+
+
+@register("clib")
+@dataclass
+class CLIB(MRO):
+    """Evict, from the largest class, the sample whose training has helped the memory least."""
+
+    citation = "Koh et al., Online Continual Learning on Class Incremental Blurry Task, 2022"
+    cost = "F(b+m) + G(b+m) + F(M) every `period` steps"
+    memory_first = True
+
+    period: int = 3
+    """Steps between two looks at the loss of the whole memory."""
+    keep: float = 0.9
+    """How much of the importance stays at each of them."""
+
+    def make_update(self) -> Update:
+        """Class-balanced, by importance."""
+        return LeastImportantOfTheLargestClass()
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """A draw from memory; which slots were drawn and replaced is kept for the next refresh."""
+        groups = super().training_rows(step)
+        assert step.placed is not None and groups[0].slots is not None
+        for name, slots in (("drawn", groups[0].slots), ("replaced", step.placed.slots)):
+            before = self.tensors.get(name, slots[:0])
+            self.tensors[name] = torch.cat([before, slots])
+        return groups
+
+    def after_step(self, step: Step) -> None:
+        """Every so many steps, credit the drawn samples with the change of the memory's loss."""
+        if step.number % self.period:
+            return
+        losses = memory_losses(step)
+        importance = step.memory.field(IMPORTANCE)
+        drawn, replaced = self.tensors.pop("drawn"), self.tensors.pop("replaced")
+        previous = self.tensors.get("losses", losses[:0])
+        every = torch.arange(len(importance), device=importance.device)
+        fresh = refreshed_importance(importance, previous, losses, drawn, replaced, self.keep)
+        step.memory.set_field(IMPORTANCE, every, fresh)
+        self.tensors["losses"] = losses
+
+
+class LeastImportantOfTheLargestClass(Update):
+    """Every newcomer is admitted; a full memory gives up a sample of its largest class."""
+
+    def place(self, step: Step, rows: Rows) -> Placement:
+        """Decide one newcomer after the other: each changes what the next one finds."""
+        memory = step.memory
+        memory.seen += len(rows)
+        size = len(memory)
+        labels = np.zeros(memory.capacity, dtype=np.int64)
+        importance = np.zeros(memory.capacity, dtype=np.float32)
+        if size:
+            labels[:size] = memory.field(Y).cpu().numpy()
+            importance[:size] = memory.field(IMPORTANCE).cpu().numpy()
+        writer: dict[int, int] = {}
+        for row, label in enumerate(rows.y.tolist()):
+            if size < memory.capacity:
+                slot, size = size, size + 1
+                others = importance[: size - 1][labels[: size - 1] == label]
+                value = others.mean() if len(others) else 0.0
+            else:
+                slot = _evicted(labels, importance, label)
+                own = labels == label
+                own[slot] = False
+                value = importance[own].mean() if own.any() else importance.mean()
+            labels[slot], importance[slot], writer[slot] = label, value, row
+        device = rows.y.device
+        slots = torch.tensor(list(writer), device=device)
+        kept = torch.from_numpy(importance)[slots.cpu()].to(device)
+        return Placement(
+            slots, torch.tensor(list(writer.values()), device=device), {IMPORTANCE: kept}
+        )
+
+
+def _evicted(labels: np.ndarray, importance: np.ndarray, newcomer: int) -> int:
+    """The least important slot of the class that would be largest with the newcomer."""
+    stored = np.bincount(labels, minlength=newcomer + 1)
+    counted = stored.copy()
+    counted[newcomer] += 1
+    largest = int(np.where(stored > 0, counted, -1).argmax())
+    members = np.flatnonzero(labels == largest)
+    return int(members[importance[members].argmin()])
+
+
+def refreshed_importance(
+    importance: Tensor,
+    previous: Tensor,
+    losses: Tensor,
+    drawn: Tensor,
+    replaced: Tensor,
+    keep: float,
+) -> Tensor:
+    """Importance grows for drawn slots when the loss of the whole memory fell since last time."""
+    common = min(len(previous), len(losses))
+    untouched = torch.ones(common, dtype=torch.bool, device=losses.device)
+    untouched[replaced[replaced < common]] = False
+    change = (losses[:common] - previous[:common])[untouched]
+    delta = change.mean() if len(change) else losses.new_zeros(())
+    if not len(drawn):
+        return importance
+    delta = delta - importance[drawn].mean() / len(drawn)
+    fresh = importance.clone()
+    fresh[torch.unique(drawn)] -= (1 - keep) * delta
+    return fresh
+
+
+def memory_losses(step: Step, chunk: int = 256) -> Tensor:
+    """Plain cross-entropy of every stored sample, un-augmented, in eval mode."""
+    parts = []
+    with evaluation_mode(step.network):
+        for slots in torch.split(torch.arange(len(step.memory)), chunk):
+            rows = step.fetch(slots)
+            parts.append(F.cross_entropy(step.network(rows.plain()), rows.y, reduction="none"))
+    return torch.cat(parts)

@@ -1,0 +1,47 @@
+"""DER++: replay the logits a sample had when it was stored, and labels of a second draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
+from evenstream.methods.base import Method, register
+
+
+@register("der++")
+@dataclass
+class DERpp(Method):
+    """Distil from stored logits (first draw), replay labels (second, independent draw)."""
+
+    citation = "Buzzega et al., Dark Experience for General Continual Learning, 2020"
+    cost = "F(b) + 2 F(m) + G(b+2m)"
+    logits_follow_criterion = False
+
+    alpha: float = 0.1
+    """Weight of the distance to stored logits, averaged over rows and classes."""
+    beta: float = 0.5
+    """Weight of the replayed labels' loss."""
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """Incoming rows and the second draw have labels that are scored."""
+        step.notes["distilled"] = step.retrieve()
+        return [step.incoming, step.retrieve()]
+
+    def loss(self, step: Step) -> Tensor:
+        """CE(z_in, y) + α·MSE(z', h') + β·CE(z'', y'')."""
+        incoming, labelled = step.groups
+        distilled: Rows = step.notes["distilled"]
+        logits = step.net(incoming.x)
+        step.remember(logits=logits)
+        loss = step.ce(logits, incoming.y)
+        if len(distilled):
+            stored = distilled.fields["logits"]
+            now = step.net(distilled.x)[:, : stored.shape[1]]
+            loss = loss + self.alpha * F.mse_loss(now, stored)
+            loss = loss + self.beta * step.ce(step.net(labelled.x), labelled.y)
+        return loss

@@ -1,0 +1,37 @@
+"""MRO: memory replay only; the stream feeds the memory and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
+from evenstream.methods.base import Method, register
+
+
+@register("mro")
+@dataclass
+class MRO(Method):
+    """Train on replayed rows only, so the classes are as balanced as the memory."""
+
+    citation = "the paper's baseline, after Prabhu et al., GDumb, 2020"
+    cost = "F(b+m) + G(b+m)"
+    needs = frozenset({"memory"})
+    trains_on_incoming = False
+
+    rows: int = 0
+    """Replayed rows in each step; 0 means as many as ER trains on, b + m."""
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """A draw from memory as large as ER's whole batch."""
+        return [step.retrieve(self.rows or step.batch + step.replay_batch)]
+
+    def loss(self, step: Step) -> Tensor | None:
+        """Mean loss over the replayed rows; no update while the memory is empty."""
+        if not len(step.groups[0]):
+            return None
+        x, y = step.joint()
+        return step.ce(step.net(x), y)

@@ -1,0 +1,40 @@
+"""Draws with the same number of rows from each class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+
+def slots_per_class(
+    labels: Tensor,
+    quota: int,
+    generator: Generator,
+    *,
+    exclude: Tensor | None = None,
+    replacement: bool = True,
+) -> Tensor:
+    """`quota` random positions of each class in `labels`, class by class.
+
+    A class with fewer is drawn with replacement (each of its rows once, then again at random) or,
+    without `replacement`, gives what it has.
+    """
+    labels = labels.cpu()
+    order = torch.randperm(len(labels), generator=generator)
+    order = order[labels[order].argsort(stable=True)]
+    chosen = []
+    for label, group in zip(*_groups(labels[order], order), strict=True):
+        if exclude is not None and bool((exclude.cpu() == label).any()):
+            continue
+        short = quota - len(group)
+        if short > 0 and replacement:
+            again = torch.randint(len(group), (short,), generator=generator)
+            group = torch.cat([group, group[again]])
+        chosen.append(group[:quota])
+    return torch.cat(chosen) if chosen else torch.zeros(0, dtype=torch.int64)
+
+
+def _groups(labels: Tensor, order: Tensor) -> tuple[list[int], list[Tensor]]:
+    """Distinct labels of a sorted list, and the positions that belong to each."""
+    distinct, counts = torch.unique_consecutive(labels, return_counts=True)
+    return distinct.tolist(), list(torch.split(order, counts.tolist()))

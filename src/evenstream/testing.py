@@ -1,0 +1,258 @@
+"""One suite of promises that every method keeps, present and future.
+
+`check_method("my-method")` trains tiny learners and raises an AssertionError that says which
+promise is broken. It needs no test framework; with pytest, parametrise over `CHECKS`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evenstream.errors import EvenstreamError
+from evenstream.learner.learner import Learner
+from evenstream.methods import make_method
+
+DIM = 6
+NAMES = ("bolt", 7, ("gear", 2), True, "1", "nut")
+FLOOR = 0.7
+"""Accuracy on all classes of the toy stream that a method with a memory must reach."""
+
+Batch = tuple[np.ndarray[Any, Any], list[Any]]
+
+
+class Backbone(nn.Module):
+    """A small module with everything that has state: BatchNorm and dropout."""
+
+    def __init__(self, dropout: float = 0.2) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            self.layers = nn.Sequential(
+                nn.Linear(DIM, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(dropout)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features."""
+        features: Tensor = self.layers(x)
+        return features
+
+
+def toy_stream(steps: int = 12, batch: int = 6, classes: int = 4, seed: int = 0) -> list[Batch]:
+    """Well separated classes that arrive two at a time, with labels of several types."""
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(size=(classes, DIM)) * 2
+    found: list[Batch] = []
+    for step in range(steps):
+        first = 2 * (step * (classes // 2) // steps)
+        y = first + draw.integers(0, 2, batch)
+        x = (centres[y] + draw.normal(size=(batch, DIM)) * 0.4).astype(np.float32)
+        found.append((x, [NAMES[index] for index in y]))
+    return found
+
+
+def make_learner(method: str, **options: Any) -> Learner:
+    """A small learner for the checks, inside a first task if the method needs one."""
+    settings: dict[str, Any] = {
+        "memory": 20,
+        "batch": 6,
+        "replay_batch": 6,
+        "lr": 0.05,
+        "dtype": "float32",
+        **options,
+    }
+    learner = Learner(method, settings.pop("model", None) or Backbone(), **settings)
+    if learner.needs & {"boundaries", "label_counts"}:
+        learner.start_task(dict.fromkeys(NAMES, 10))
+    return learner
+
+
+def feed(learner: Learner, stream: list[Batch]) -> Learner:
+    """Learn every batch of a stream."""
+    for x, labels in stream:
+        learner.learn(x, labels)
+    return learner
+
+
+def check_learns(method: str) -> None:
+    """It tells the classes of a separable stream apart, old ones too if it has a memory."""
+    learner = make_learner(method, model=Backbone(dropout=0.0), memory=40)
+    feed(learner, toy_stream(120))
+    stream = toy_stream(20, seed=5)
+    if not learner.method.uses_memory:
+        stream = stream[10:]
+    truth = [label for _, labels in stream for label in labels]
+    guess = [label for x, _ in stream for label in learner.predict(x)]
+    right = np.mean([type(a) is type(b) and a == b for a, b in zip(guess, truth, strict=True)])
+    assert right >= FLOOR, (
+        f"{method} got {right:.0%} of a separable stream right, below {FLOOR:.0%}"
+    )
+
+
+def check_same_seed_same_weights(method: str) -> None:
+    """Two learners with one seed are equal bit for bit, another seed is not."""
+    one, two = (feed(make_learner(method), toy_stream()).fingerprint() for _ in range(2))
+    assert one == two, f"{method} is not reproducible: it draws from a generator that is not saved"
+    other = feed(make_learner(method, seed=1), toy_stream()).fingerprint()
+    assert one != other, f"{method} does not depend on the seed"
+
+
+def check_resumes_exactly(method: str) -> None:
+    """Saved in the middle, loaded and continued: equal to the run that was not."""
+    stream = toy_stream()
+    whole = feed(make_learner(method), stream)
+    for cut in (1, 7):
+        learner = feed(make_learner(method), stream[:cut])
+        with tempfile.TemporaryDirectory() as folder:
+            learner.save(folder)
+            learner = Learner.load(folder, model=Backbone())
+        feed(learner, stream[cut:])
+        assert learner.fingerprint() == whole.fingerprint(), (
+            f"{method} saved after {cut} steps goes on differently: state is missing from "
+            "tensors, modules or optimizers"
+        )
+
+
+def check_takes_any_batch(method: str) -> None:
+    """Single samples, varying sizes, classes that arrive late."""
+    learner = make_learner(method)
+    for number, (x, labels) in enumerate(toy_stream(classes=6)):
+        size = (1, 3, 6)[number % 3]
+        learner.learn(x[:size], labels[:size])
+    assert len(learner.predict(x)) == len(x)
+    assert learner.predict_proba(x).shape == (len(x), len(learner.labels))
+
+
+def check_memory_is_bounded(method: str) -> None:
+    """The memory never holds more than its capacity, and its class counts are right."""
+    for capacity in (1, 5):
+        learner = make_learner(method, memory=capacity)
+        for x, labels in toy_stream():
+            learner.learn(x, labels)
+            assert len(learner.memory) <= capacity, f"{method} overfills its memory"
+        if len(learner.memory):
+            counts = learner.memory.class_counts
+            stored = torch.bincount(learner.memory.field("y"), minlength=len(counts))
+            assert torch.equal(counts, stored)
+
+
+def check_batchnorm_is_left_alone(method: str) -> None:
+    """Choosing, scoring and storing rows does not touch BatchNorm's running statistics."""
+    learner = feed(make_learner(method), toy_stream(6))
+    network = learner.network
+    assert network is not None
+
+    def guarded(call: Callable[..., Any], what: str) -> Callable[..., Any]:
+        def wrapper(*arguments: Any) -> Any:
+            before = [buffer.clone() for buffer in network.buffers()]
+            found = call(*arguments)
+            unchanged = all(map(torch.equal, before, network.buffers()))
+            assert unchanged, f"{method}: {what} changes BatchNorm's running statistics"
+            return found
+
+        return wrapper
+
+    inner: Any = learner.method
+    for name in ("training_rows", "stored_rows", "after_step"):
+        setattr(inner, name, guarded(getattr(inner, name), name))
+    inner.update.place = guarded(inner.update.place, "the memory's update")
+    feed(learner, toy_stream(8)[6:])
+    before = [buffer.clone() for buffer in network.buffers()]
+    learner.predict(toy_stream()[0][0])
+    assert all(map(torch.equal, before, network.buffers())), f"{method}: predict touches BatchNorm"
+
+
+def check_inputs_stay(method: str) -> None:
+    """Inputs are neither changed nor kept; predicting changes nothing."""
+    learner, twin = make_learner(method), make_learner(method)
+    for x, labels in toy_stream():
+        mine = x.copy()
+        learner.learn(mine, labels)
+        assert np.array_equal(mine, x), f"{method} changes its inputs"
+        mine[:] = np.nan
+        twin.learn(x, labels)
+    before = learner.fingerprint()
+    learner.predict(toy_stream()[0][0])
+    assert before == learner.fingerprint(), f"{method}: predict changes the learner"
+    assert before == twin.fingerprint(), f"{method} keeps its inputs instead of copying them"
+
+
+def check_refusals_leave_no_trace(method: str) -> None:
+    """Bad input, and a loss that is not finite, leave everything as it was."""
+    learner = feed(make_learner(method), toy_stream(6))
+    before = learner.fingerprint()
+    good, labels = toy_stream()[-1]
+    huge = np.full_like(good, 3e38)
+    for x, y in (
+        (good * np.nan, labels),
+        (good[:0], []),
+        (good, labels[:-1]),
+        (good[:, 1:], labels),
+    ):
+        _assert_refused(learner, x, y)
+        assert learner.fingerprint() == before, f"{method}: a refused batch leaves a trace"
+    if learner.method.trains_on_incoming:
+        _assert_refused(learner, huge, [*labels[:-1], "a new class"])
+        assert learner.fingerprint() == before, f"{method}: a non-finite loss leaves a trace"
+
+
+def _assert_refused(learner: Learner, x: Any, labels: list[Any]) -> None:
+    try:
+        learner.learn(x, labels)
+    except EvenstreamError:
+        return
+    raise AssertionError(f"{learner.method.spec} accepts a batch that it should refuse")
+
+
+def check_bfloat16(method: str) -> None:
+    """It works under bfloat16 autocast, and the stored state stays finite."""
+    learner = feed(make_learner(method, dtype="bfloat16"), toy_stream(6))
+    assert learner.network is not None
+    assert all(bool(torch.isfinite(p).all()) for p in learner.network.parameters())
+
+
+def check_boundaries(method: str) -> None:
+    """A method that needs boundaries says so when there are none."""
+    learner = Learner(method, Backbone(), memory=20)
+    if not learner.needs & {"boundaries", "label_counts"}:
+        return
+    x, labels = toy_stream()[0]
+    before = learner.fingerprint()
+    _assert_refused(learner, x, labels)
+    assert learner.fingerprint() == before
+
+
+CHECKS: tuple[Callable[[str], None], ...] = (
+    check_learns,
+    check_same_seed_same_weights,
+    check_resumes_exactly,
+    check_takes_any_batch,
+    check_memory_is_bounded,
+    check_batchnorm_is_left_alone,
+    check_inputs_stay,
+    check_refusals_leave_no_trace,
+    check_bfloat16,
+    check_boundaries,
+)
+
+
+def check_method(method: str | type) -> None:
+    """Run every check on a registered method (its name, its spec or its class)."""
+    spec = method if isinstance(method, str) else _registered_name(method)
+    make_method(spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # single-class windows are expected here
+        for check in CHECKS:
+            check(spec)
+
+
+def _registered_name(cls: Any) -> str:
+    name = getattr(cls, "name", None)
+    assert isinstance(name, str), f"{cls.__name__} is not registered; use @register"
+    return name
