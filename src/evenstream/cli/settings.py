@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 if TYPE_CHECKING:
     from evenstream.run.config import RunConfig
     from evenstream.streams import Protocol, Stream
-
-T = TypeVar("T")
 
 _STREAM = "(default: the stream's)"
 StreamInt = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=_STREAM)]
@@ -85,33 +83,16 @@ class Settings:
         """The full configuration of a run: the stream's protocol under these flags."""
         from evenstream.run.config import RunConfig
 
-        return RunConfig(
-            method=method,
-            stream=self._stream_name(),
-            seed=self.seed,
-            memory=_given(self.memory, protocol.memory),
-            batch=_given(self.batch, protocol.batch),
-            replay_batch=_given(self.replay_batch, protocol.replay_batch),
-            lr=_given(self.lr, protocol.lr),
-            network=_given(self.network, protocol.network),
-            augment=_given(self.augment, protocol.augment),
-            optimizer=self.optimizer,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            device=self.device,
-            dtype=self.dtype,
-            threads=self.threads,
-            class_order=self.class_order,
-            tasks=self.tasks or 0,
-            test_fraction=self.test_fraction or 0.0,
-            checkpoint_every=self.checkpoint_every,
-        )
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for field in fields(protocol):
+            if values[field.name] is None:
+                values[field.name] = getattr(protocol, field.name)
+        values["stream"] = self._stream_name()
+        values["tasks"] = self.tasks or 0
+        values["test_fraction"] = self.test_fraction or 0.0
+        return RunConfig(method=method, **values)
 
     def _stream_name(self) -> str:
         """A file's path in full, so that a run can be resumed from anywhere."""
         is_file = self.stream.endswith(".npz")
         return str(Path(self.stream).expanduser().absolute()) if is_file else self.stream
-
-
-def _given(value: T | None, default: T) -> T:
-    return default if value is None else value

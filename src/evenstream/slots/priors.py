@@ -106,7 +106,33 @@ class SlidingWindow(PriorEstimator):
         self._counts = torch.bincount(kept, minlength=state["n_classes"])
 
 
-class ExponentialWindow(PriorEstimator):
+class _WeightVector(PriorEstimator):
+    """An estimator whose whole state is one weight a class; `_set` replaces it."""
+
+    def __init__(self) -> None:
+        self._weights = self._before = torch.zeros(0)
+
+    def _set(self, weights: Tensor) -> None:
+        self._before, self._weights = self._weights, weights
+
+    def forget_last(self) -> None:
+        """Back to the weights before the last change."""
+        self._weights = self._before
+
+    def weights(self) -> Tensor:
+        """The weights as they are."""
+        return self._weights
+
+    def state(self) -> dict[str, Any]:
+        """The weights."""
+        return {"weights": self._weights.clone()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put the weights back."""
+        self._weights = state["weights"].clone()
+
+
+class ExponentialWindow(_WeightVector):
     """Counts that fade by `decay` at each batch: a soft window of 1 / (1 - decay) batches.
 
     Beyond the paper. A class stays in the softmax after its batch has left, with a weight that
@@ -116,31 +142,14 @@ class ExponentialWindow(PriorEstimator):
     def __init__(self, decay: float = 0.9) -> None:
         if not (isinstance(decay, (int, float)) and 0 <= decay < 1):
             raise InputError(f"decay must be in [0, 1), got {decay!r}")
+        super().__init__()
         self.decay = decay
-        self._weights = self._before = torch.zeros(0)
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Fade what was there and add the batch."""
-        self._before = self._weights
         weights = pad_classes(self._weights.to(labels.device), n_classes)
         counts = torch.bincount(labels, minlength=weights.shape[0])
-        self._weights = self.decay * weights + counts
-
-    def forget_last(self) -> None:
-        """Back to the counts before the last batch."""
-        self._weights = self._before
-
-    def weights(self) -> Tensor:
-        """The faded counts."""
-        return self._weights
-
-    def state(self) -> dict[str, Any]:
-        """The faded counts."""
-        return {"weights": self._weights.clone()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Put the faded counts back."""
-        self._weights = state["weights"].clone()
+        self._set(self.decay * weights + counts)
 
 
 class RandomPrior(PriorEstimator):
@@ -185,7 +194,7 @@ class RandomPrior(PriorEstimator):
         self._generator.set_state(state["generator"])
 
 
-class MacroPrior(PriorEstimator):
+class MacroPrior(_WeightVector):
     """Ablation "Macro": the prior computed from the whole task and the whole memory.
 
     π_c = (b·p_stream(c) + m·p_memory(c)) / (b + m), with p_stream the true label distribution of
@@ -194,35 +203,15 @@ class MacroPrior(PriorEstimator):
 
     needs = frozenset({"label_counts"})
 
-    def __init__(self) -> None:
-        self._weights = self._before = torch.zeros(0)
-
     def tell(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
         """Compute the prior from label counts of the task and of the memory, and b and m."""
-        self._before = self._weights
         n_classes = max(stream.shape[0], memory.shape[0])
         stream = pad_classes(stream.double(), n_classes)
         memory = pad_classes(memory.double().to(stream.device), n_classes)
         mixture = incoming * stream / stream.sum()
         if replayed:
             mixture = mixture + replayed * memory / memory.sum()
-        self._weights = (mixture / (incoming + replayed)).float()
+        self._set((mixture / (incoming + replayed)).float())
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Nothing to count: `tell` has said it all."""
-
-    def forget_last(self) -> None:
-        """Back to the prior before the last `tell`."""
-        self._weights = self._before
-
-    def weights(self) -> Tensor:
-        """The prior computed by the last `tell`."""
-        return self._weights
-
-    def state(self) -> dict[str, Any]:
-        """The last prior."""
-        return {"weights": self._weights.clone()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Put the last prior back."""
-        self._weights = state["weights"].clone()
