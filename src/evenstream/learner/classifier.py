@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,6 +88,11 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         return self.logits(self.features(x))
+
+
+def frozen_copy(network: Classifier) -> Classifier:
+    """A copy in eval mode without gradients: teachers, previous models."""
+    return copy.deepcopy(network).eval().requires_grad_(False)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,23 +15,24 @@ from evenstream import networks
 from evenstream.augment import Preprocess
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
 from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
-from evenstream.learner.classifier import Classifier, GrowingHead, evaluation_mode
+from evenstream.learner.building import build_classifier
+from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.inputs import InputKind, check_inputs
 from evenstream.learner.labels import Label, LabelMap, plain_counts, plain_labels
 from evenstream.learner.memory import Memory, X, Y
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
-from evenstream.learner.options import DTYPES, Options, resolve_device, resolve_dtype
+from evenstream.learner.options import Options, resolve_device, resolve_dtype
 from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
-from evenstream.learner.randomness import Randomness, derive_seed
+from evenstream.learner.prediction import deployment_prior, infer
+from evenstream.learner.randomness import Randomness
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step, StepResult
 from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
 from evenstream.methods import Method, TaskData, make_method
 from evenstream.slots.criteria import CrossEntropy
-from evenstream.slots.inference import ArgMax, Model, Outputs
+from evenstream.slots.inference import ArgMax
 from evenstream.slots.updates import Reservoir
 
-PREDICT_BATCH = 256
 WARN_AFTER = 20
 
 
@@ -436,7 +436,7 @@ class Learner:
             return 0.0
         scores = step.incoming_logits
         if scores is None or not isinstance(self.method.inference, ArgMax):
-            scores = self._infer(step.network, step.incoming.raw)
+            scores = infer(self, step.network, step.incoming.raw)
         right = scores[:, : step.known].argmax(1) == step.incoming.y
         return float(right.float().mean())
 
@@ -472,28 +472,7 @@ class Learner:
 
     def build(self, raw: Tensor) -> Classifier:
         """Make the network for the first batch: its shape was not known before."""
-        seed = derive_seed(self.options.seed, "init")
-        if isinstance(self.model, nn.Module):
-            backbone = self.model
-        else:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                backbone = networks.build(self.model, tuple(raw.shape[1:]))
-        backbone.to(self.device)
-        if raw.ndim == 4:
-            backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
-        sample = self.preprocess.plain(raw[:1])
-        try:
-            with evaluation_mode(backbone):
-                features = backbone(sample)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            shape = tuple(raw.shape[1:])
-            raise InputError(f"the model cannot take inputs of shape {shape}: {error}") from error
-        if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
-            raise InputError("the model must turn a batch of inputs into one feature vector a row")
-        head = GrowingHead(features.shape[1], self.options.seed, self.options.head_size)
-        network = Classifier(backbone, head.to(self.device), DTYPES[self.options.dtype])
+        network = build_classifier(self.model, raw, self.preprocess, self.options)
         self.optimizer = make_optimizer(
             self.options.optimizer,
             network.parameters(),
@@ -501,7 +480,6 @@ class Learner:
             momentum=self.options.momentum,
             weight_decay=self.options.weight_decay,
         )
-        network.train()
         self.network, self.input_kind = network, InputKind.of(raw)
         self.method.on_setup(self)
         return network
@@ -530,51 +508,16 @@ class Learner:
     def copy_network(self) -> Classifier:
         """A frozen copy of the network in eval mode (teachers, averages)."""
         assert self.network is not None
-        twin = copy.deepcopy(self.network).eval()
-        return twin.requires_grad_(False)
+        return frozen_copy(self.network)
 
     # ---- prediction --------------------------------------------------------------------------
 
     def _scores(self, x: Any, priors: Mapping[Any, float] | None) -> Tensor:
         """The inference rule's scores of the seen classes, on the CPU; changes no state."""
         raw = check_inputs(x, self.input_kind)
-        log_prior = None if priors is None else self._deployment_prior(priors)
+        log_prior = None if priors is None else deployment_prior(self, priors)
         n_classes = len(self.label_map)
         if self.network is None or n_classes == 0:
             return torch.zeros(len(raw), 0)
-        scores = self._infer(self.network, raw)[:, :n_classes].cpu()
+        scores = infer(self, self.network, raw)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
-
-    def _infer(self, network: Classifier, raw: Tensor) -> Tensor:
-        """Apply the method's inference rule in eval mode, in batches."""
-        rule, n_classes, parts = self.method.inference, len(self.label_map), []
-        with evaluation_mode(network):
-            prepared = rule.prepare(Model(network, self.memory, self.preprocess))
-            for part in torch.split(raw, PREDICT_BATCH):
-                x = self.preprocess.plain(part.to(self.device))
-                features = network.features(x)
-                outputs = Outputs(x, features, network.logits(features)[:, :n_classes])
-                parts.append(rule.scores(outputs, prepared).float())
-        return torch.cat(parts)
-
-    def _deployment_prior(self, priors: Mapping[Any, float]) -> Tensor:
-        """Log-probabilities of the seen labels; a label that is not mentioned has probability 0."""
-        reason = self.criterion.why_not_prior_free
-        if reason is None and not self.method.logits_follow_criterion:
-            reason = "another loss term shapes its logits beside the adjusted one"
-        if reason is not None:
-            raise InputError(f"priors cannot be used with {self.method.spec}: {reason}")
-        weights = torch.zeros(len(self.label_map), dtype=torch.float64)
-        if not isinstance(priors, Mapping):
-            raise InputError("priors must be {label: probability}")
-        for label, value in zip(plain_labels(list(priors)), priors.values(), strict=True):
-            index = self.label_map.get(label)
-            if index is None:
-                raise InputError(f"priors names the label {label!r}, which was never learned")
-            try:
-                weights[index] = float(value)
-            except (TypeError, ValueError):
-                raise InputError(f"priors must be numbers, got {value!r}") from None
-        if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or float(weights.sum()) <= 0:
-            raise InputError("priors must be finite, not negative, and not all zero")
-        return (weights / weights.sum()).log().float()

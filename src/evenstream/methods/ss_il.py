@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenstream.learner.classifier import frozen_copy
 from evenstream.learner.step import Step
 from evenstream.methods.base import Method, register
-from evenstream.methods.parts.frozen_copy import frozen_copy
 
 
 @register("ss-il")

@@ -1,0 +1,60 @@
+"""From inputs to class scores, without changing the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from evenstream.errors import InputError
+from evenstream.learner.classifier import Classifier, evaluation_mode
+from evenstream.learner.labels import plain_labels
+from evenstream.slots.inference import Model, Outputs
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+PREDICT_BATCH = 256
+
+
+def infer(learner: Learner, network: Classifier, raw: Tensor) -> Tensor:
+    """Scores of the seen classes by the method's inference rule, in eval mode, in batches."""
+    rule, n_classes, parts = learner.method.inference, len(learner.label_map), []
+    with evaluation_mode(network):
+        prepared = rule.prepare(Model(network, learner.memory, learner.preprocess))
+        for part in torch.split(raw, PREDICT_BATCH):
+            x = learner.preprocess.plain(part.to(learner.device))
+            features = network.features(x)
+            outputs = Outputs(x, features, network.logits(features)[:, :n_classes])
+            parts.append(rule.scores(outputs, prepared).float())
+    return torch.cat(parts)
+
+
+def deployment_prior(learner: Learner, priors: Mapping[Any, float]) -> Tensor:
+    """Log-probabilities of the seen labels; a label that is not mentioned has probability 0.
+
+    Adding them to prior-free logits gives the Bayes decision (Eq. 5); refused for methods whose
+    logits contain the stream's own class frequencies.
+    """
+    method, label_map = learner.method, learner.label_map
+    reason = learner.criterion.why_not_prior_free
+    if reason is None and not method.logits_follow_criterion:
+        reason = "another loss term shapes its logits beside the adjusted one"
+    if reason is not None:
+        raise InputError(f"priors cannot be used with {method.spec}: {reason}")
+    if not isinstance(priors, Mapping):
+        raise InputError("priors must be {label: probability}")
+    weights = torch.zeros(len(label_map), dtype=torch.float64)
+    for label, value in zip(plain_labels(list(priors)), priors.values(), strict=True):
+        index = label_map.get(label)
+        if index is None:
+            raise InputError(f"priors names the label {label!r}, which was never learned")
+        try:
+            weights[index] = float(value)
+        except (TypeError, ValueError):
+            raise InputError(f"priors must be numbers, got {value!r}") from None
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or float(weights.sum()) <= 0:
+        raise InputError("priors must be finite, not negative, and not all zero")
+    return (weights / weights.sum()).log().float()
