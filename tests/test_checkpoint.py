@@ -1,5 +1,6 @@
 """Checkpoints: whole or absent, checked, and always one to fall back on."""
 
+import contextlib
 import json
 import os
 import resource
@@ -306,24 +307,28 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path):
     assert files(tmp_path) == [*pair(1, 3), *pair(10, 4)]
 
 
-@pytest.fixture
-def small_disk():
-    """A limit on the size of a file: the system refuses to write more, as on a full disk."""
+@contextlib.contextmanager
+def small_disk(room):
+    """A limit on the size of a file: the system refuses to write more, as on a full disk.
+
+    Only inside the block: pytest's own output may go to a file, too.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("room", [0, 100, 500], ids=["nothing", "no tensors", "no text"])
-def test_full_disk(tmp_path, small_disk, room):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    small_disk(room)
-    with pytest.raises(CheckpointError, match=r"cannot write a checkpoint.*there is none"):
+def test_full_disk(tmp_path, room):
+    none = r"cannot write a checkpoint.*there is none"
+    with pytest.raises(CheckpointError, match=none), small_disk(room):
         write_checkpoint(tmp_path, 1, tree(1))
-    small_disk(before)
     write_checkpoint(tmp_path, 1, tree(1))
-    small_disk(room)
-    with pytest.raises(CheckpointError, match=r"cannot write.*the one before it is still there"):
+    kept = r"cannot write.*the one before it is still there"
+    with pytest.raises(CheckpointError, match=kept), small_disk(room):
         write_checkpoint(tmp_path, 2, tree(2))
     assert value_of(read_checkpoint(tmp_path)) == 1
     assert files(tmp_path) == pair(1, 1)

@@ -219,9 +219,11 @@ def test_folder_that_cannot_be_written(table, tmp_path):
 
 
 def test_disk_that_is_full_from_the_start(table, tmp_path, full_disk):
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     full_disk(0)
     with pytest.raises(EvenstreamError, match="cannot write to"):
         start_run(small_config(table), tmp_path / "run")
+    full_disk(unlimited)  # at once: pytest's own output may go to a file
     assert names(tmp_path) == []
 
 
@@ -549,8 +551,10 @@ def test_disk_runs_full(room, message, whole, tmp_path, full_disk):
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     out = tmp_path / "run"
     with pytest.raises(EvenstreamError, match=message):
-        start_run(config, out, stop=FullAt(12, lambda: full_disk(room)))
-    full_disk(unlimited)
+        try:
+            start_run(config, out, stop=FullAt(12, lambda: full_disk(room)))
+        finally:
+            full_disk(unlimited)  # at once: pytest's own output may go to a file
     assert read_checkpoint(out / "checkpoint")["position"]["task"] == 1
     resume_run(out)
     assert outcome(out) == expected
