@@ -703,7 +703,7 @@ class ByMeans(ER):
 
 
 def test_an_inference_rule_prepares_once_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr("evenstream.learner.learner.PREDICT_BATCH", 4)
+    monkeypatch.setattr("evenstream.learner.prediction.PREDICT_BATCH", 4)
     learner = small(ByMeans(), nn.Flatten(), memory=100)
     x, y = blobs(30, classes=3)
     learner.learn(x, y)
