@@ -307,6 +307,18 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path):
     assert files(tmp_path) == [*pair(1, 3), *pair(10, 4)]
 
 
+def test_tidy_finishes_the_clean_up_of_a_killed_save(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_remove_old", lambda folder, newest: None)  # killed before it
+    for step in (1, 2, 3):
+        write_checkpoint(tmp_path, step, tree(step))
+    monkeypatch.undo()
+    (tmp_path / "incoming").mkdir()
+    checkpoint.tidy(tmp_path)
+    assert files(tmp_path) == [*pair(2, 2), *pair(3, 3)]
+    assert value_of(read_checkpoint(tmp_path)) == 3
+    checkpoint.tidy(tmp_path / "nothing here")
+
+
 @contextlib.contextmanager
 def small_disk(room):
     """A limit on the size of a file: the system refuses to write more, as on a full disk.

@@ -105,6 +105,14 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
     raise CheckpointError(f"no usable checkpoint in {folder}: {detail}")
 
 
+def tidy(folder: Path) -> None:
+    """Do the clean-up that a process killed right after its save had no time for."""
+    shutil.rmtree(folder / _INCOMING, ignore_errors=True)
+    manifests = _manifests(folder)
+    if manifests:
+        _remove_old(folder, manifests[0])
+
+
 def has_checkpoint(folder: Path) -> bool:
     """Whether a checkpoint was ever completed here."""
     return bool(_manifests(folder))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from evenstream import metrics
-from evenstream.checkpoint import has_checkpoint, read_checkpoint, write_checkpoint
+from evenstream.checkpoint import has_checkpoint, read_checkpoint, tidy, write_checkpoint
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.learner.learner import Learner
 from evenstream.run.config import COMPARISON, CONFIG, RunConfig
@@ -215,6 +215,7 @@ class _Run:
         self.at = Position()
         if has_checkpoint(self.checkpoints):
             saved = self._read_checkpoint()
+            tidy(self.checkpoints)
             self.learner = Learner.from_state(saved["learner"], device=config.device)
             self.at = Position(**saved["position"])
         else:
