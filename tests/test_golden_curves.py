@@ -29,8 +29,8 @@ def losses(method, network, augment):
     )  # fmt: skip
     curve = []
     for task in range(len(stream)):
-        for (x, labels), _ in zip(stream.batches(task, 10), range(12), strict=False):
-            curve.append(learner.learn(x, labels).loss)
+        for batch, _ in zip(stream.batches(task, 10), range(12), strict=False):
+            curve.append(learner.learn(batch.x, batch.labels).loss)
     return curve
 
 

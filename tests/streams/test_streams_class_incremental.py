@@ -33,7 +33,7 @@ def stream_of(dataset, tasks, seed=0, class_order="label"):
 
 def numbers(stream, task, batch=32, start=0):
     """The numbers of the samples of a task, in the order in which they arrive."""
-    parts = [x[:, 0] for x, _ in stream.batches(task, batch, start)]
+    parts = [step.x[:, 0] for step in stream.batches(task, batch, start)]
     return np.concatenate(parts).astype(int).tolist() if parts else []
 
 
@@ -47,7 +47,7 @@ def test_the_counts_of_the_paper(classes, per_class, tasks, steps, total, last):
     assert [stream.steps(task, 32) for task in range(len(stream))] == [steps] * tasks
     assert sum(stream.steps(task, 32) for task in range(len(stream))) == total
     for task in range(len(stream)):
-        sizes = [len(labels) for _, labels in stream.batches(task, 32)]
+        sizes = [len(step.labels) for step in stream.batches(task, 32)]
         assert sizes == [32] * (steps - 1) + [last]
         in_task = range(task * classes // tasks, (task + 1) * classes // tasks)
         assert stream.tasks[task].classes == tuple(in_task)
@@ -91,7 +91,7 @@ def test_any_groups_use_each_sample_once(counts, data, seed, order):
         for task in range(tasks):
             arrived = numbers(stream, task, batch)
             assert len(list(stream.batches(task, batch))) == stream.steps(task, batch)
-            labels = [label for _, batch_ in stream.batches(task, batch) for label in batch_]
+            labels = [label for step in stream.batches(task, batch) for label in step.labels]
             found = {label: labels.count(label) for label in set(labels)}
             assert stream.label_counts(task) == found
             start = data.draw(st.integers(0, stream.steps(task, batch)))
@@ -104,8 +104,9 @@ def test_inputs_and_labels_belong_together():
     stream = stream_of(dataset, 2)
     of_number = dict(zip(dataset.x_train[:, 0].tolist(), dataset.y_train.tolist(), strict=True))
     for task in range(2):
-        for x, labels in stream.batches(task, 3):
-            assert labels == ["abcd"[of_number[number]] for number in x[:, 0].tolist()]
+        for step in stream.batches(task, 3):
+            numbers = step.x[:, 0].tolist()
+            assert step.labels == ["abcd"[of_number[number]] for number in numbers]
     x, labels = stream.test_set(1)
     assert set(labels) == {"c", "d"}
     assert len(x) == len(labels) == 10

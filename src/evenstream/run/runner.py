@@ -119,9 +119,9 @@ def _rehearse(learner: Learner, stream: Stream) -> None:
     """
     if stream.boundaries:
         learner.start_task(stream.label_counts(0))
-    for x, labels in itertools.islice(stream.batches(0, batch=2), 1):
-        learner.learn(x, labels)
-        learner.predict_indices(x)
+    for batch in itertools.islice(stream.batches(0, batch=2), 1):
+        learner.learn(batch.x, batch.labels)
+        learner.predict_indices(batch.x)
 
 
 class _Writes(Protocol):
@@ -263,12 +263,12 @@ class _Run:
         task = self.at.task
         if not self.learner.in_task and self.stream.boundaries:
             self.learner.start_task(self.stream.label_counts(task))
-        for x, labels in self.stream.batches(task, self.config.batch, self.at.batch):
+        for batch in self.stream.batches(task, self.config.batch, self.at.batch):
             began = time.perf_counter()
-            result = self.learner.learn(x, labels)
+            result = self.learner.learn(batch.x, batch.labels)
             self.at.train_seconds += time.perf_counter() - began
             self.at.batch += 1
-            self.at.samples += len(labels)
+            self.at.samples += len(batch.labels)
             self.at.single_class_steps += result.single_class
             self.events.write(
                 {
@@ -280,7 +280,7 @@ class _Run:
                     "seconds": round(self.at.train_seconds, 4),
                 }
             )
-            self.progress.step(result, len(labels))
+            self.progress.step(result, len(batch.labels))
             stopping = stop.is_set()
             if stopping or self.learner.step % self.config.checkpoint_every == 0:
                 self._checkpoint()

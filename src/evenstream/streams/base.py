@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.data import Dataset
+from evenstream.data.reading import Read, read_in_order
 
 if TYPE_CHECKING:
     from evenstream.learner.labels import Label
@@ -40,44 +41,90 @@ class Task:
     test: Indices
 
 
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """Which domain each sample belongs to, in streams where the look of a class changes, too."""
+
+    train: Indices
+    test: Indices
+    names: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What arrives in one step."""
+
+    x: NDArray[Any]
+    labels: list[Label]
+    skipped: tuple[str, ...] = ()
+    """Samples that could not be read, and why; a batch may be left with no rows at all."""
+
+
 class Stream:
     """Tasks over a data set. Order inside a task depends on (seed, task) alone.
 
     A position in the stream is (task, batch), so a resumed run needs nothing else to go on.
+
+    Args:
+        name: what users call it.
+        dataset: the samples; its classes are what the learner is taught.
+        tasks: the parts, in order.
+        protocol: defaults for runs on this stream.
+        seed: of everything random in it.
+        boundaries: whether the learner is told where tasks begin and end. Without, tasks only say
+            when to evaluate and on what: batches run on across their ends, so that not even a
+            short batch gives them away.
+        shuffle: draw the order inside each task; else `Task.train` is the order.
+        drop_last: leave out the short batch at the end of a task.
+        domains: the domain of each sample, where the scenario has domains.
     """
 
-    boundaries = True
-    """Whether the learner is told where tasks begin and end."""
-
     def __init__(
-        self, name: str, dataset: Dataset, tasks: list[Task], protocol: Protocol, seed: int
+        self,
+        name: str,
+        dataset: Dataset,
+        tasks: list[Task],
+        protocol: Protocol,
+        seed: int,
+        *,
+        boundaries: bool = True,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        domains: Domains | None = None,
     ) -> None:
         self.name, self.dataset, self.tasks = name, dataset, tasks
         self.protocol, self.seed = protocol, seed
+        self.boundaries, self.shuffle, self.drop_last = boundaries, shuffle, drop_last
+        self.domains = domains
 
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def steps(self, task: int, batch: int) -> int:
-        """Batches in a task; a short last one counts."""
-        return -(-len(self.tasks[task].train) // batch)
+    def steps(self, task: int, batch: int | Sequence[int]) -> int:
+        """Batches in a task. `batch` is their size, or one size for each task."""
+        first, last, size = self._plan(batch)[task]
+        return (last - first) // size if self.drop_last else -(-(last - first) // size)
 
-    def batches(
-        self, task: int, batch: int, start: int = 0
-    ) -> Iterator[tuple[NDArray[Any], list[Label]]]:
+    def batches(self, task: int, batch: int | Sequence[int], start: int = 0) -> Iterator[Batch]:
         """Inputs and labels of one task, from batch number `start` on."""
-        train = self.tasks[task].train
-        order = train[_generator(self.seed, "order", task).permutation(len(train))]
-        for first in range(start * batch, len(order), batch):
-            rows = order[first : first + batch]
-            yield self.dataset.x_train[rows], self._labels(self.dataset.y_train[rows])
+        first, last, size = self._plan(batch)[task]
+        order = self._order(task) if self.boundaries else self._whole_order()[first:last]
+        steps = range(start, self.steps(task, batch))
+        wanted = (order[step * size : (step + 1) * size] for step in steps)
+        for read in read_in_order(self.dataset.x_train, wanted):
+            yield Batch(read.x, self._labels(self.dataset.y_train[read.rows]), read.skipped)
 
     def label_counts(self, task: int) -> dict[Label, int]:
         """How often each label occurs in a task's training data (an oracle for ablations)."""
         return dict(Counter(self._labels(self.dataset.y_train[self.tasks[task].train])))
 
+    def test_batches(self, rows: Indices, size: int = 1000) -> Iterator[Read]:
+        """Test samples by their positions in the data set, some at a time."""
+        wanted = (rows[first : first + size] for first in range(0, len(rows), size))
+        return read_in_order(self.dataset.x_test, wanted)
+
     def test_set(self, task: int) -> tuple[NDArray[Any], list[Label]]:
-        """Test inputs and labels of one task."""
+        """Test inputs and labels of one task, all at once: for sets that fit into memory."""
         test = self.tasks[task].test
         return self.dataset.x_test[test], self._labels(self.dataset.y_test[test])
 
@@ -89,17 +136,50 @@ class Stream:
     def shuffled(self) -> Stream:
         """The same samples in random order, cut into as many parts; the tests stay."""
         pooled = np.concatenate([task.train for task in self.tasks])
-        pooled = pooled[_generator(self.seed, "shuffle").permutation(len(pooled))]
+        pooled = pooled[stream_generator(self.seed, "shuffle").permutation(len(pooled))]
         parts = np.split(pooled, np.cumsum([len(task.train) for task in self.tasks])[:-1])
         tasks = [replace(t, train=part) for t, part in zip(self.tasks, parts, strict=True)]
-        return Stream(self.name, self.dataset, tasks, self.protocol, self.seed)
+        return Stream(
+            self.name,
+            self.dataset,
+            tasks,
+            self.protocol,
+            self.seed,
+            boundaries=self.boundaries,
+            drop_last=self.drop_last,
+            domains=self.domains,
+        )
+
+    def _order(self, task: int) -> Indices:
+        train = self.tasks[task].train
+        if not self.shuffle:
+            return train
+        return train[stream_generator(self.seed, "order", task).permutation(len(train))]
+
+    def _whole_order(self) -> Indices:
+        return np.concatenate([self._order(task) for task in range(len(self))])
+
+    def _plan(self, batch: int | Sequence[int]) -> list[tuple[int, int, int]]:
+        """First sample, last sample (exclusive) and batch size of each task."""
+        sizes = [batch] * len(self) if isinstance(batch, int) else list(batch)
+        ends = np.cumsum([len(task.train) for task in self.tasks]).tolist()
+        if self.boundaries:
+            return [(0, len(t.train), size) for t, size in zip(self.tasks, sizes, strict=True)]
+        plan, first = [], 0
+        for end, size in zip(ends, sizes, strict=True):
+            steps = max(-(-(end - first) // size), 0)
+            last = min(first + steps * size, ends[-1])
+            plan.append((first, last, size))
+            first = last
+        return plan
 
     def _labels(self, indices: Indices) -> list[Label]:
         classes = self.dataset.classes
         return [classes[index] for index in indices.tolist()]
 
 
-def _generator(seed: int, *names: str | int) -> np.random.Generator:
+def stream_generator(seed: int, *names: str | int) -> np.random.Generator:
+    """The random numbers of one part of a stream, apart from all others."""
     from evenstream.learner.randomness import derive_seed
 
     return np.random.default_rng(derive_seed(seed, "stream", *names))

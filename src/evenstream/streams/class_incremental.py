@@ -8,7 +8,7 @@ import numpy as np
 
 from evenstream.data import Dataset
 from evenstream.errors import InputError
-from evenstream.streams.base import Protocol, Stream, Task, _generator
+from evenstream.streams.base import Protocol, Stream, Task, stream_generator
 
 ClassOrder = Literal["label", "seed"]
 
@@ -32,7 +32,7 @@ def class_incremental(
         )
     order = np.arange(dataset.n_classes)
     if class_order == "seed":
-        order = _generator(seed, "classes").permutation(order)
+        order = stream_generator(seed, "classes").permutation(order)
     tasks = [
         Task(
             classes=tuple(group.tolist()),
