@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from evenstream.data import download
 from evenstream.data.registry import DATASETS, DatasetInfo
 
 
@@ -26,30 +28,69 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[DatasetInfo], None]:
 
 
 class Mirror:
-    """A web server on this machine; `files` maps paths to contents, `asked` lists requests."""
+    """A web server on this machine, whose connections can be made to break.
+
+    Attributes:
+        files: Contents by path.
+        asked: The paths of all requests.
+        ranges: The `Range` header of each request, None if it had none.
+        supports_ranges: Whether requests for a part are answered with that part.
+        tag: What `ETag` says of every file; no such header if empty.
+        headers: More headers to send with every file.
+        break_after: Bytes after which each of the next responses breaks off.
+        errors: Status codes of the next responses, which then have no content.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.ranges: list[str | None] = []
+        self.supports_ranges = True
+        self.tag = '"first"'
+        self.headers: dict[str, str] = {}
+        self.break_after: list[int] = []
+        self.errors: list[int] = []
         mirror = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 mirror.asked.append(self.path)
+                mirror.ranges.append(self.headers["Range"])
                 content = mirror.files.get(self.path)
-                if content is None:
-                    self.send_error(404)
+                if content is None or mirror.errors:
+                    self.send_error(mirror.errors.pop(0) if mirror.errors else 404)
                     return
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(content)))
+                self.send_part(content, mirror.first_byte(self.headers))
+
+            def send_part(self, content: bytes, start: int) -> None:
+                if start >= len(content) > 0:
+                    self.send_error(416)
+                    return
+                self.send_response(206 if start else 200)
+                if start:
+                    span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+                    self.send_header("Content-Range", span)
+                if mirror.tag:
+                    self.send_header("ETag", mirror.tag)
+                for name, value in mirror.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
-                self.wfile.write(content)
+                limit = mirror.break_after.pop(0) if mirror.break_after else len(content)
+                self.wfile.write(content[start : start + limit])
 
             def log_message(self, *args: object) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def first_byte(self, headers: Message) -> int:
+        """Where to begin: as RFC 9110 has it, at 0 if the file is not the one that was begun."""
+        wanted, version = headers["Range"], self.headers.get("Last-Modified", self.tag)
+        if not (wanted and self.supports_ranges and headers["If-Range"] == version):
+            return 0
+        return int(wanted.removeprefix("bytes=").removesuffix("-"))
 
     def serve(self, dataset: str, files: dict[str, bytes]) -> None:
         self.files.update({f"/{dataset}/{name}": content for name, content in files.items()})
@@ -58,6 +99,7 @@ class Mirror:
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(download, "_PAUSE_SECONDS", 0)
     mirror = Mirror()
     thread = threading.Thread(target=mirror.server.serve_forever, args=(0.02,))
     thread.start()

@@ -69,14 +69,31 @@ def test_listing_imports_neither_torch_nor_scikit_learn():
 
 
 def test_registry_is_complete():
-    assert set(DATASETS) == {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100"}
+    files = {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100"}
+    trees = {"tinyimagenet", "imagenet", "inaturalist2017"}
+    assert {info.name for info in DATASETS.values() if info.is_tree} == trees
+    assert {info.name for info in DATASETS.values() if not info.is_tree} == files
     for info in DATASETS.values():
         provided = {name for download in info.downloads for name in download.provides}
         assert provided == {file.name for file in info.files}
         assert all(len(file.sha256) == 64 for file in info.files)
-        assert bool(info.urls) == bool(info.files)
+        assert bool(info.urls) == (bool(info.downloads) and not info.by_hand)
         assert info.licence
         assert info.description
+        assert info.source.startswith("http")
+
+
+def test_a_checksum_is_stated_only_where_one_is_published():
+    unverified = {
+        (info.name, download.name)
+        for info in DATASETS.values()
+        for download in info.downloads
+        if download.checksum is None
+    }
+    assert unverified == {
+        ("tinyimagenet", "tiny-imagenet-200.zip"),
+        ("inaturalist2017", "train_val2017.zip"),
+    }
 
 
 def test_list_tells_what_is_there(register, data_folder):
@@ -318,7 +335,7 @@ def test_a_download_with_the_wrong_checksum_leaves_nothing_behind(register, mirr
     info, served = cifar_like("cifar10", cifar10_files())
     register(info)
     mirror.serve("cifar10", {name: content[:-1] + b"x" for name, content in served.items()})
-    with pytest.raises(DataError, match=r"checksum is not md5:.*evenstream data import cifar10"):
+    with pytest.raises(DataError, match=r"its MD5 is .*evenstream data import cifar10"):
         get("cifar10", mirror=mirror.url)
     assert list(data_folder.rglob("*")) == []
 

@@ -11,7 +11,7 @@ import tyro
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from evenstream.data import FileStatus
+    from evenstream.data import DatasetRow, FileStatus
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -23,23 +23,28 @@ def list_() -> int:
     Example: evenstream data list
     """
     from rich.console import Console
-    from rich.table import Table
+    from rich.padding import Padding
+    from rich.text import Text
 
     from evenstream.data import data_root, list_datasets
 
     console = Console()
-    table = Table("data set", "here", "download", "what it is", "licence", show_lines=True)
     for row in list_datasets():
-        size = f"{row.download_size / 1e6:.0f} MB" if row.download_size else "embedded"
-        here = "yes" if row.present else "no"
-        table.add_row(row.name, here, size, row.description, row.licence)
-    console.print(table)
+        here = "here" if row.present else "not here"
+        facts = f"{here:10} {row.checked:20} {_download(row)}"
+        console.print(Text(f"{row.name:17}", style="bold") + Text(facts, style="not bold"))
+        about = f"{row.description}\nlicence: {row.licence}\nsource: {row.source}"
+        if row.present and row.where != "built in":
+            about += f"\nin: {row.where}"
+        console.print(Padding(Text(about), (0, 0, 1, 4)))
     console.print(f"data root: {data_root()} (set EVENSTREAM_DATA to move it)", soft_wrap=True)
     return 0
 
 
 def get(name: Name) -> int:
     """Download a data set, check it, and put it under the data root.
+
+    A download that broke off, or was stopped by Ctrl-C, goes on where it was.
 
     Example: evenstream data get fashion-mnist
 
@@ -61,7 +66,7 @@ def get(name: Name) -> int:
             if file not in tasks:
                 tasks[file] = bar.add_task(file, total=total)
                 if not live:
-                    console.print(f"downloading {file}, {total / 1e6:.0f} MB", highlight=False)
+                    console.print(f"downloading {file}, {_bytes(total)}", highlight=False)
             bar.update(tasks[file], completed=done, total=total)
 
         statuses = get_files(name, progress=moved)
@@ -84,6 +89,8 @@ def verify(name: Name) -> int:
 def import_(name: Name, directory: Directory) -> int:
     """Take a data set from files that are already on this machine.
 
+    Unpacked folders of images are not copied; they are read from where they are.
+
     Example: evenstream data import cifar10 ~/Downloads
 
     Args:
@@ -100,13 +107,37 @@ def _show(statuses: list[FileStatus], name: str) -> int:
 
     console = Console()
     for status in statuses:
+        word = "ok (pinned)" if status.status == "pinned" else status.status
         problem = f"  {status.problem}" if status.problem else ""
-        text = f"{status.status:8} {status.name}{problem}"
+        text = f"{word:8} {status.name}{problem}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-    good = all(status.status == "ok" for status in statuses)
-    verdict = "all files are right" if good else f"not complete; try `evenstream data get {name}`"
-    console.print(f"{name}: {verdict}", highlight=False, soft_wrap=True)
-    return 0 if good else 1
+    console.print(f"{name}: {_verdict(statuses, name)}", highlight=False, soft_wrap=True)
+    return 0 if all(status.usable for status in statuses) else 1
+
+
+def _verdict(statuses: list[FileStatus], name: str) -> str:
+    from evenstream.data import dataset_info
+
+    found = {status.status for status in statuses}
+    if "altered" in found and dataset_info(name).is_tree:
+        return f"not as it was; if it is right now, run `evenstream data import {name} DIR` again"
+    if found & {"missing", "altered"}:
+        return f"not complete; try `evenstream data get {name}`"
+    if "unpinned" in found:
+        return "here, but never checked"
+    if "pinned" in found:
+        return "names and sizes of all files are as they were when it was imported"
+    return "all files are right"
+
+
+def _download(row: DatasetRow) -> str:
+    if row.by_hand:
+        return f"{_bytes(row.download_size)}, by hand"
+    return _bytes(row.download_size) if row.download_size else "embedded"
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e9:.0f} GB" if size >= 1e10 else f"{size / 1e6:.0f} MB"
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

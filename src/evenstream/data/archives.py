@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import tarfile
 import zlib
 from pathlib import Path
 
-from evenstream.data.files import AlteredFile, install, open_content
+from evenstream.data.files import AlteredFile, digest_of, install, open_content
 from evenstream.data.registry import DataFile, DatasetInfo, Download
-from evenstream.errors import DataError
-
-_CHUNK = 1 << 20
 
 
 def check_download(path: Path, download: Download) -> None:
-    """Raise `AlteredFile` unless the compressed file has the checksum of the registry."""
+    """Raise `AlteredFile` unless the compressed file has the checksum of the registry, if any."""
+    if download.checksum is None:
+        return
     algorithm, expected = download.checksum.split(":")
-    try:
-        with path.open("rb") as stream:
-            digest = hashlib.new(algorithm, usedforsecurity=False)
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
-    if digest.hexdigest() != expected:
+    found = digest_of(path, algorithm)
+    if found != expected:
         raise AlteredFile(
-            f"{path} is not the expected file: its {algorithm.upper()} is {digest.hexdigest()}, "
-            f"not {expected}"
+            f"{path} is not the expected file: its {algorithm.upper()} is {found}, not {expected}"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenstream.data.dataset import Dataset, Indices, Inputs, Label, as_channels, check_finite
+from evenstream.data.dataset import Arrays, Dataset, Indices, Label, as_channels, check_finite
 from evenstream.data.split import DEFAULT_TEST_FRACTION, stratified_split
 from evenstream.errors import DataError, InputError
 
@@ -80,6 +80,18 @@ def from_arrays(
     )
 
 
+def as_inputs(name: str, which: str, values: ArrayLike) -> Arrays:
+    """Inputs in any layout that `from_arrays` takes, checked and brought to one form."""
+    inputs = _to_inputs(name, which, _to_array(name, which, values))
+    check_finite(name, which, inputs)
+    return inputs
+
+
+def as_labels(name: str, which: str, values: ArrayLike, n_samples: int) -> list[Label]:
+    """Labels in any form that `from_arrays` takes, checked, as plain Python values."""
+    return _python_labels(_label_array(name, which, values, n_samples))
+
+
 def _to_array(name: str, which: str, values: ArrayLike) -> NDArray[Any]:
     """The values as an array of numbers with at least one sample."""
     try:
@@ -96,7 +108,7 @@ def _to_array(name: str, which: str, values: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def _to_inputs(name: str, which: str, x: NDArray[Any]) -> Inputs:
+def _to_inputs(name: str, which: str, x: NDArray[Any]) -> Arrays:
     """Bring inputs to uint8 or float32 NCHW images, or a float32 table."""
     if x.ndim == 2:
         return _to_float32(x)

@@ -1,8 +1,10 @@
-"""From the checked contents of a registered data set's files to a `Dataset`."""
+"""From the files of a registered data set to a `Dataset`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +22,22 @@ _CIFAR10_TRAINING_FILES = [f"data_batch_{number}.bin" for number in range(1, 6)]
 
 
 def build(info: DatasetInfo, read: ReadFile) -> Dataset:
-    """Read a registered data set in the layout that the registry gives it."""
+    """Read a registered data set of a few files in the layout that the registry gives it."""
     return _BUILDERS[info.layout](info, read)
+
+
+def read_images(info: DatasetInfo, folder: Path, **options: Any) -> Dataset:
+    """Read a registered folder of images; options are those of all their readers."""
+    from evenstream.data.images.imagenet import read_imagenet
+    from evenstream.data.images.inaturalist import read_inaturalist
+    from evenstream.data.images.tiny_imagenet import read_tiny_imagenet
+
+    readers: dict[str, Callable[..., Dataset]] = {
+        "tinyimagenet": read_tiny_imagenet,
+        "imagenet": read_imagenet,
+        "inaturalist2017": read_inaturalist,
+    }
+    return readers[info.layout](folder, **options)
 
 
 def _build_bundled(info: DatasetInfo, read: ReadFile) -> Dataset:

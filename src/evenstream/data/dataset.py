@@ -1,4 +1,4 @@
-"""What every data source ends up as: arrays for training and testing, and the labels' names."""
+"""What every data source ends up as: inputs for training and testing, and the labels' names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstream.data.images.image_files import ImageFiles
 from evenstream.errors import DataError
 
 Label = bool | int | str
 """What a learner is told a sample is; `Dataset.classes` maps class indices to labels."""
 
-Inputs = NDArray[np.uint8] | NDArray[np.float32]
+Arrays = NDArray[np.uint8] | NDArray[np.float32]
+Inputs = Arrays | ImageFiles
+"""Samples in memory, or image files that are decoded when they are asked for."""
 Indices = NDArray[np.int64]
 
 
@@ -33,7 +36,8 @@ class Dataset:
 
     Attributes:
         name: What the user called it: a registered name, or a file's name without its suffix.
-        x_train: Images as uint8 or float32 (n, channels, height, width); tables as float32 (n, d).
+        x_train: Images as uint8 or float32 (n, channels, height, width); tables as float32 (n, d);
+            or image files, which are not opened before they are asked for.
         y_train: One class index per training sample.
         x_test: Same layout as `x_train`.
         y_test: One class index per test sample.
@@ -100,6 +104,11 @@ class Dataset:
         """Whether samples are images rather than rows of a table."""
         return self.x_train.ndim == 4
 
+    @property
+    def is_lazy(self) -> bool:
+        """Whether samples are decoded from files when asked for: read them with `read_in_order`."""
+        return isinstance(self.x_train, ImageFiles) or isinstance(self.x_test, ImageFiles)
+
     def _check_classes(self) -> None:
         if not self.classes:
             raise DataError(f"{self.name}: there are no classes")
@@ -119,7 +128,7 @@ class Dataset:
                 f"height, width), or a float32 table of shape (n, features); it is {x.dtype} "
                 f"of shape {x.shape}"
             )
-        if x.size == 0:
+        if 0 in x.shape:
             raise DataError(f"{self.name}: {which} is empty (shape {x.shape})")
         check_finite(self.name, which, x)
 
@@ -144,7 +153,7 @@ class Dataset:
 
 def check_finite(dataset: str, which: str, x: Inputs) -> None:
     """Refuse inputs with NaN or infinite values, saying where the first of them is."""
-    if x.dtype == np.uint8:
+    if isinstance(x, ImageFiles) or x.dtype == np.uint8:
         return
     finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
     if not finite.all():

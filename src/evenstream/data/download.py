@@ -1,15 +1,26 @@
-"""Downloads with progress, each checked against the registry before anything opens it."""
+"""Downloads that go on where they were broken off, each checked before anything opens it.
+
+What has arrived of FILE is in FILE.part; FILE.part.json says what it is a part of. It is continued
+only if the server confirms that its file is still the same one.
+"""
 
 from __future__ import annotations
 
-import logging
+import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from evenstream.data.files import AlteredFile
 from evenstream.data.registry import DatasetInfo, Download
 from evenstream.errors import DataError
+from evenstream.run.files import write_atomically
+
+if TYPE_CHECKING:
+    import requests
 
 MIRROR_VARIABLE = "EVENSTREAM_DATA_MIRROR"
 """Environment variable with the address of a mirror, which then replaces the original sources."""
@@ -19,6 +30,9 @@ Progress = Callable[[str, int, int], None]
 
 _TIMEOUT_SECONDS = 30
 _CHUNK = 1 << 16
+_TRIES = 5
+_WORTHWHILE = 1 << 20
+_PAUSE_SECONDS = 1.0
 
 
 def base_urls(info: DatasetInfo, mirror: str | None = None) -> tuple[str, ...]:
@@ -32,82 +46,197 @@ def base_urls(info: DatasetInfo, mirror: str | None = None) -> tuple[str, ...]:
 
 
 def fetch(
-    download: Download, urls: tuple[str, ...], folder: Path, progress: Progress | None = None
+    download: Download,
+    urls: tuple[str, ...],
+    folder: Path,
+    check: Callable[[Path], None],
+    progress: Progress | None = None,
 ) -> Path:
     """Download a file into `folder` from the first address that has it, and check it.
+
+    What `check` refuses with `AlteredFile` is thrown away. What has arrived when the connection
+    breaks for good, or the process is killed, is kept for the next call.
 
     Raises:
         DataError: No address had the right file; the message says what each of them answered.
     """
-    import pooch
     import requests
 
+    folder.mkdir(parents=True, exist_ok=True)
+    part = _Part(folder, download.name)
+    if part.is_whole(check):
+        return part.whole
     failures = []
     for base in urls:
         url = base + download.name
         try:
-            with _quiet_pooch():
-                pooch.retrieve(
-                    url,
-                    known_hash=download.checksum,
-                    fname=download.name,
-                    path=folder,
-                    downloader=pooch.HTTPDownloader(
-                        progressbar=_ProgressReport(download, progress),
-                        chunk_size=_CHUNK,
-                        timeout=_TIMEOUT_SECONDS,
-                        headers={"Accept-Encoding": "identity"},
-                    ),
-                )
-            return folder / download.name
+            _complete(part, url, download, progress)
+            check(part.path)
+            return part.finish()
         except requests.RequestException as error:
             failures.append(f"{url}: {error}")
-        except ValueError:
-            failures.append(f"{url}: sent a file whose checksum is not {download.checksum}")
-        except _TooLarge:
-            failures.append(f"{url}: sent more than the expected {download.size} bytes")
-    raise DataError(f"could not download {download.name}: " + "; ".join(failures))
+        except AlteredFile as error:
+            part.discard()
+            failures.append(f"{url}: {error}")
+    can_go_on = any(part.origin_at(base + download.name) for base in urls)
+    kept = f" ({part.size} bytes are kept; run the command again to go on)" if can_go_on else ""
+    raise DataError(f"could not download {download.name}: {'; '.join(failures)}{kept}")
 
 
-class _TooLarge(Exception):
-    """The server sends more than the file can hold."""
+@dataclass(frozen=True)
+class _Origin:
+    """What a partial file is a part of.
+
+    Attributes:
+        url: Where it comes from.
+        size: Bytes of the whole file, if the server says.
+        validator: The server's name for this version of the file, if it has one.
+    """
+
+    url: str
+    size: int | None
+    validator: str | None
 
 
-class _ProgressReport:
-    """What pooch takes for a progress bar; passes progress on and stops oversized downloads."""
+class _Part:
+    """What has arrived of a file."""
 
-    def __init__(self, download: Download, progress: Progress | None) -> None:
-        self.total = 0  # pooch sets it to what the server announces
-        self._download = download
-        self._progress = progress
-        self._received = 0
+    def __init__(self, folder: Path, name: str) -> None:
+        self.whole = folder / name
+        self.path = folder / f"{name}.part"
+        self._origin_path = folder / f"{name}.part.json"
 
-    def update(self, n_bytes: int) -> None:
-        """Count bytes, of which pooch reports whole chunks even for the last, shorter one."""
-        self._received += n_bytes
-        if self._received > self._download.size + _CHUNK:
-            raise _TooLarge
-        if self._progress is not None:
-            done = min(self._received, self._download.size)
-            self._progress(self._download.name, done, self._download.size)
+    @property
+    def size(self) -> int:
+        """Bytes that have arrived."""
+        return self.path.stat().st_size if self.path.exists() else 0
 
-    def reset(self) -> None:
-        """Start counting anew, as pooch does before it reports the whole."""
-        self._received = 0
+    def is_whole(self, check: Callable[[Path], None]) -> bool:
+        """Whether an earlier call completed the file; one that fails the check is deleted."""
+        if not self.whole.exists():
+            return False
+        try:
+            check(self.whole)
+        except AlteredFile:
+            self.whole.unlink()
+            return False
+        return True
 
-    def close(self) -> None:
-        """Nothing to close."""
+    def origin_at(self, url: str) -> _Origin | None:
+        """What it is a part of, if that is at this address and can be told from other versions."""
+        try:
+            origin = _Origin(**json.loads(self._origin_path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return origin if self.size and origin.url == url and origin.validator else None
+
+    def start(self, origin: _Origin) -> None:
+        """Begin anew."""
+        self.path.write_bytes(b"")
+        write_atomically(self._origin_path, json.dumps(asdict(origin)))
+
+    def discard(self) -> None:
+        """Throw away what has arrived."""
+        self.path.unlink(missing_ok=True)
+        self._origin_path.unlink(missing_ok=True)
+
+    def finish(self) -> Path:
+        """Give the complete file its name."""
+        self._origin_path.unlink(missing_ok=True)
+        return self.path.replace(self.whole)
 
 
-@contextmanager
-def _quiet_pooch() -> Iterator[None]:
-    """Keep pooch's own log lines off the terminal while progress is shown."""
-    import pooch
+def _complete(part: _Part, url: str, download: Download, progress: Progress | None) -> None:
+    """Receive what is missing, in as many requests as it takes.
 
-    logger: logging.Logger = pooch.get_logger()
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    Gives up after some tries in a row that brought next to nothing, at once if the address cannot
+    be reached to begin with.
+    """
+    import requests
+
+    tries = 0
+    while True:
+        before = part.size
+        try:
+            _receive(part, url, download, progress)
+            return
+        except requests.RequestException as error:
+            gained = part.size - before
+            unreachable = isinstance(error, requests.ConnectionError) and tries == gained == 0
+            if unreachable or not _may_pass(error):
+                raise
+            tries = 1 if gained >= _WORTHWHILE else tries + 1
+            if tries == _TRIES:
+                raise
+        time.sleep(_PAUSE_SECONDS * 2 ** (tries - 1))
+
+
+def _may_pass(error: requests.RequestException) -> bool:
+    """Whether trying again may help: trouble on the way or in the server, but not a refusal."""
+    import requests
+
+    if error.response is not None:
+        return error.response.status_code >= 500
+    return isinstance(error, requests.ConnectionError | requests.Timeout)
+
+
+def _receive(part: _Part, url: str, download: Download, progress: Progress | None) -> None:
+    """One request: for the rest of the file if its first part can be continued, else for all."""
+    import requests
+
+    origin = part.origin_at(url)
+    headers = {"Accept-Encoding": "identity"}
+    if origin is not None:
+        if part.size == origin.size:
+            return
+        headers |= {"Range": f"bytes={part.size}-", "If-Range": str(origin.validator)}
+    with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as response:
+        if response.status_code in (requests.codes.partial, requests.codes.requested_range):
+            if origin is None or not _follows(response, part, origin):
+                part.discard()
+                raise requests.ConnectionError(f"{url} sent another part than the one asked for")
+        else:
+            response.raise_for_status()
+            origin = _origin_of(response, url, download)
+            part.start(origin)
+        _append(response, part, download, progress)
+    if origin.size is not None and part.size < origin.size:
+        raise requests.ConnectionError(f"it broke off at {part.size} of {origin.size} bytes")
+
+
+def _follows(response: requests.Response, part: _Part, origin: _Origin) -> bool:
+    """Whether what the server sends is the rest of the file that the part is of."""
+    span = response.headers.get("Content-Range", "")
+    size = "" if origin.size is None else f"/{origin.size}"
+    return response.ok and span.startswith(f"bytes {part.size}-") and span.endswith(size)
+
+
+def _origin_of(response: requests.Response, url: str, download: Download) -> _Origin:
+    """What the server says of the file it sends from its beginning."""
+    length = response.headers.get("Content-Length", "")
+    size = int(length) if length.isdecimal() else None
+    if size is None and not download.approximate:
+        size = download.size
+    tag = response.headers.get("ETag", "W/")
+    strong = None if tag.startswith("W/") else tag  # a weak one does not promise equal bytes
+    return _Origin(url, size, strong or response.headers.get("Last-Modified"))
+
+
+def _append(
+    response: requests.Response, part: _Part, download: Download, progress: Progress | None
+) -> None:
+    import requests
+    import urllib3
+
+    received = part.size
     try:
-        yield
-    finally:
-        logger.setLevel(level)
+        with part.path.open("ab") as file:
+            for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                file.write(chunk)
+                received += len(chunk)
+                if received > download.size_limit:
+                    raise AlteredFile(f"sent more than the expected {download.size} bytes")
+                if progress is not None:
+                    progress(download.name, min(received, download.size), download.size)
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(f"it broke off at {received} bytes") from error

@@ -5,16 +5,21 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from evenstream.data.registry import DataFile
 from evenstream.errors import DataError
+from evenstream.run.files import exclusive
+
+INCOMING = ".incoming-"
+"""How the names of files and folders that are not complete yet begin."""
 
 _CHUNK = 1 << 20
 _READ_ERRORS = (OSError, EOFError, zlib.error, tarfile.TarError)
@@ -29,6 +34,14 @@ def find_file(folder: Path, places: tuple[str, ...], names: tuple[str, ...]) -> 
     candidates = (folder / place / name for place in places for name in names)
     try:
         return [path for path in candidates if path.is_file()]
+    except OSError as error:
+        raise DataError(f"cannot look into {folder}: {error.strerror}") from error
+
+
+def find_folder(folder: Path, places: Iterable[str]) -> list[Path]:
+    """Those of the places under `folder` (or elsewhere, if absolute) that are folders."""
+    try:
+        return [folder / place for place in places if (folder / place).is_dir()]
     except OSError as error:
         raise DataError(f"cannot look into {folder}: {error.strerror}") from error
 
@@ -98,16 +111,31 @@ def check(path: Path, file: DataFile) -> None:
             pass
 
 
+def digest_of(path: Path, algorithm: str) -> str:
+    """The checksum of a file as it is, in hexadecimal digits."""
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.new(algorithm, usedforsecurity=False)
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    return digest.hexdigest()
+
+
 def install(content: IO[bytes], file: DataFile, folder: Path, source: str) -> Path:
-    """Write content to `folder`, under its final name only once it is complete and checked."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, temporary_name = tempfile.mkstemp(dir=folder, prefix=".incoming-")
+    """Write content to `folder`, under its final name only once it is complete and checked.
+
+    Until then it is beside the folder, so that a refused file leaves no empty folder behind.
+    """
+    handle, temporary_name = tempfile.mkstemp(dir=folder.parent, prefix=INCOMING)
     temporary = Path(temporary_name)
     try:
         with os.fdopen(handle, "wb") as output:
             for chunk in checked_chunks(content, file, source):
                 output.write(chunk)
         temporary.chmod(0o644)
+        folder.mkdir(exist_ok=True)
         return temporary.replace(folder / file.name)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -116,12 +144,38 @@ def install(content: IO[bytes], file: DataFile, folder: Path, source: str) -> Pa
 
 @contextmanager
 def writing_under(root: Path) -> Iterator[None]:
-    """Turn a full disk or a folder that cannot be written into a `DataError` that says so."""
+    """Change the data folder, as the only process, and rid of what a killed one left half-made.
+
+    A full disk or a folder that cannot be written becomes a `DataError` that says so. A new data
+    folder into which nothing was put is not left behind.
+    """
+    made: list[Path] = []
     try:
+        made = [folder for folder in (root, *root.parents) if not folder.exists()]
         root.mkdir(parents=True, exist_ok=True)
-        yield
+        with exclusive(root):
+            for leftover in root.glob(f"{INCOMING}*"):
+                remove(leftover)
+            yield
     except OSError as error:
         raise DataError(
             f"cannot write to the data folder {root}: {error.strerror or error}; make room there "
             "or set EVENSTREAM_DATA to a folder that can be written"
         ) from error
+    finally:
+        remove_empty(made)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Delete those of the folders that are there and empty, in the order given."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def read_npz(path: Path, *, test_fraction: float | None = None, seed: int = 0) -
     stratified `test_fraction` (0.2 if not given) is set aside for testing. Layouts and labels are
     those of `from_arrays`; other arrays in the file are not read.
     """
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path, (_SPLIT_KEYS, _WHOLE_KEYS))
     if set(_SPLIT_KEYS) <= arrays.keys():
         parts = [arrays[key] for key in _SPLIT_KEYS]
     else:
@@ -38,8 +39,8 @@ def read_npz(path: Path, *, test_fraction: float | None = None, seed: int = 0) -
     return from_arrays(*parts, name=path.stem, test_fraction=test_fraction, seed=seed)
 
 
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of whichever of the two layouts the file has."""
+def read_arrays(path: Path, layouts: Sequence[Sequence[str]]) -> dict[str, NDArray[Any]]:
+    """The arrays of the first of these layouts, given by their names, that the file has."""
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path, or {_HOW_TO_SAVE}")
     with contextlib.ExitStack() as stack:
@@ -52,7 +53,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise DataError(f"{path} holds one bare array, not a data set; {_HOW_TO_SAVE}")
         stack.enter_context(archive)
-        for layout in (_SPLIT_KEYS, _WHOLE_KEYS):
+        for layout in layouts:
             if set(layout) <= set(archive.files):
                 return {key: _read_array(path, archive, key) for key in layout}
         found = ", ".join(archive.files) or "nothing"

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-from evenstream.data.dataset import Indices, Inputs
+import numpy as np
+
+if TYPE_CHECKING:
+    from evenstream.data.dataset import Arrays, Indices, Inputs
+    from evenstream.data.images.image_files import ImageFiles
+
+_BYTES_AHEAD = 64 << 20  # of decoded images that wait for the learner: 340 of 256 pixels
+_MOST_THREADS = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,13 +28,48 @@ class Read:
 
     rows: Indices
     """Positions of the samples in the data set, without those that could not be read."""
-    x: Inputs
+    x: Arrays
     """Their inputs, in the same order."""
     skipped: tuple[str, ...] = ()
     """What could not be read, and why; only from files that are set to skip such samples."""
 
 
 def read_in_order(x: Inputs, wanted: Iterable[Indices]) -> Iterator[Read]:
-    """Read groups of samples, one `Read` for each, in order."""
-    for rows in wanted:
-        yield Read(rows, x[rows])
+    """Read groups of samples, one `Read` for each, in order.
+
+    Files are decoded ahead by threads. What comes out does not depend on their timing: an
+    unreadable file is reported with the group it belongs to. The threads end with the iteration,
+    however that ends.
+    """
+    if isinstance(x, np.ndarray):
+        for rows in wanted:
+            yield Read(rows, x[rows])
+    else:
+        yield from _read_ahead(x, wanted)
+
+
+def _read_ahead(files: ImageFiles, wanted: Iterable[Indices]) -> Iterator[Read]:
+    groups, upcoming = itertools.tee(wanted)
+    rows = (row for group in upcoming for row in group.tolist())
+    threads = min(os.cpu_count() or 1, _MOST_THREADS)
+    ahead = max(_BYTES_AHEAD // (3 * files.size**2), threads)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="evenstream-decode")
+    try:
+        loaded = _map_ahead(pool, files.load, rows, ahead)
+        for group in groups:
+            yield files.collect(group, itertools.islice(loaded, len(group)))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _map_ahead(
+    pool: ThreadPoolExecutor, function: Callable[[int], T], items: Iterable[int], ahead: int
+) -> Iterator[T]:
+    """Results in the order of the items, at most `ahead` of them computed or under way."""
+    pending: deque[Future[T]] = deque()
+    for item in items:
+        pending.append(pool.submit(function, item))
+        if len(pending) == ahead:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()

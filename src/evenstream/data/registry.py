@@ -1,7 +1,8 @@
 """The data sets known by name: where they come from, and what their files must be, byte for byte.
 
 Every checksum here was either computed from the real file or published by the source; the comments
-say which. `DataFile` checksums are of the content, that is, of the file as it is after gunzipping:
+say which. Where there is neither, none is stated: what the user has is pinned at its first import.
+`DataFile` checksums are of the content, that is, of the file as it is after gunzipping:
 the same pictures are in circulation in differently compressed files (Debian's package of
 Fashion-MNIST, for one), and all of them are welcome.
 """
@@ -9,9 +10,15 @@ Fashion-MNIST, for one), and all of them are welcome.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from evenstream.errors import UnknownName
+
+FileLayout = Literal["bundled", "idx", "cifar10", "cifar100"]
+"""Data sets of few files, which are read whole."""
+
+TreeLayout = Literal["tinyimagenet", "imagenet", "inaturalist2017"]
+"""Data sets that are folders of images, which are read as they are needed."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +37,24 @@ class Download:
     Attributes:
         name: File name at the source; `.tar.gz` is an archive, `.gz` a single compressed file.
         size: Bytes to expect, to show progress and to stop a download that does not end.
-        checksum: `sha256:…` or `md5:…` of the compressed file, checked before it is opened.
-        provides: Names of the data files in it.
+        checksum: `sha256:…` or `md5:…` of the compressed file, checked before it is opened; None if
+            the source publishes none.
+        provides: Names of the data files in it; none for an archive that is unpacked as a whole.
         folder: The folder inside the archive that holds them.
+        approximate: Whether `size` is rounded, or only known from others who downloaded the file.
     """
 
     name: str
     size: int
-    checksum: str
-    provides: tuple[str, ...]
+    checksum: str | None
+    provides: tuple[str, ...] = ()
     folder: str = ""
+    approximate: bool = False
+
+    @property
+    def size_limit(self) -> int:
+        """More bytes than this are not the file."""
+        return self.size + self.size // 10 if self.approximate else self.size
 
 
 @dataclass(frozen=True)
@@ -50,11 +65,13 @@ class DatasetInfo:
         name: What users call it.
         description: One line for listings.
         licence: What the source says about its use.
-        layout: Which reader turns the files into arrays; `bundled` needs no files.
-        files: What must be on disk.
+        layout: Which reader turns the files into a `Dataset`; `bundled` needs no files.
+        source: The page that describes it.
+        files: What must be on disk, unless the data set is a folder of images.
         downloads: How to get these files.
         urls: Base addresses of the downloads, tried in turn.
         usual_folders: Where other tools keep the files, relative to a folder of data sets.
+        by_hand: What to do for a data set that is not downloaded and unpacked from here.
         label_names: Class names, where the files do not hold them.
         mean: Per-channel mean of images in [0, 1], or None.
         std: Per-channel standard deviation of the same, or None.
@@ -63,18 +80,25 @@ class DatasetInfo:
     name: str
     description: str
     licence: str
-    layout: Literal["bundled", "idx", "cifar10", "cifar100"]
+    layout: FileLayout | TreeLayout
+    source: str
     files: tuple[DataFile, ...] = ()
     downloads: tuple[Download, ...] = ()
     urls: tuple[str, ...] = ()
     usual_folders: tuple[str, ...] = ()
+    by_hand: str = ""
     label_names: tuple[str, ...] = ()
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
 
     @property
+    def is_tree(self) -> bool:
+        """Whether it is a folder of images rather than a few files."""
+        return self.layout in get_args(TreeLayout)
+
+    @property
     def size(self) -> int:
-        """Bytes the files take on disk."""
+        """Bytes the files take on disk; 0 for a folder of images, where it is not known."""
         return sum(file.size for file in self.files)
 
     @property
@@ -88,6 +112,7 @@ _DIGITS = DatasetInfo(
     description="1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn",
     licence="CC BY 4.0 (UCI Machine Learning Repository: Alpaydin and Kaynak, 1998)",
     layout="bundled",
+    source="https://archive.ics.uci.edu/dataset/80",
 )
 
 # Sizes and SHA-256 of the .gz and of its content: computed from the original files.
@@ -96,6 +121,7 @@ _MNIST = DatasetInfo(
     description="70,000 handwritten digits, 28x28 grey, 10 classes",
     licence="CC BY-SA 3.0, as commonly stated; copyright Yann LeCun and Corinna Cortes",
     layout="idx",
+    source="http://yann.lecun.com/exdb/mnist/",
     files=(
         DataFile(
             "train-images-idx3-ubyte",
@@ -160,6 +186,7 @@ _FASHION_MNIST = DatasetInfo(
     description="70,000 pieces of clothing, 28x28 grey, 10 classes",
     licence="MIT (Zalando SE, 2017)",
     layout="idx",
+    source="https://github.com/zalandoresearch/fashion-mnist",
     files=(
         DataFile(
             "train-images-idx3-ubyte",
@@ -233,6 +260,7 @@ _CIFAR10 = DatasetInfo(
     description="60,000 photographs, 32x32 colour, 10 classes",
     licence="none stated; the source asks to cite Krizhevsky (2009)",
     layout="cifar10",
+    source="https://www.cs.toronto.edu/~kriz/cifar.html",
     files=(
         DataFile(
             "data_batch_1.bin",
@@ -295,6 +323,7 @@ _CIFAR100 = DatasetInfo(
     description="60,000 photographs, 32x32 colour, 100 classes in 20 superclasses",
     licence="none stated; the source asks to cite Krizhevsky (2009)",
     layout="cifar100",
+    source="https://www.cs.toronto.edu/~kriz/cifar.html",
     files=(
         DataFile(
             "train.bin",
@@ -332,8 +361,90 @@ _CIFAR100 = DatasetInfo(
     std=(0.2675, 0.2565, 0.2761),
 )
 
+# Checksum: none stated, for the source publishes none and the file has not been seen here (public
+# repositories quote the MD5 90528d7ca1a48142e341f4ef8d21d0de). Size: as others received it.
+_TINYIMAGENET = DatasetInfo(
+    name="tinyimagenet",
+    description="110,000 photographs, 64x64 colour, 200 classes; tested on the validation images",
+    licence="none stated; from ImageNet, whose terms allow non-commercial research and education",
+    layout="tinyimagenet",
+    source="https://cs231n.stanford.edu/",
+    downloads=(
+        Download(
+            "tiny-imagenet-200.zip",
+            248_100_043,
+            None,
+            folder="tiny-imagenet-200",
+            approximate=True,
+        ),
+    ),
+    urls=("https://cs231n.stanford.edu/",),
+    usual_folders=("tiny-imagenet-200",),
+)
+
+# MD5: quoted in many public repositories as what image-net.org publishes to account holders.
+# Sizes: as others received them. Neither file has been seen here.
+_IMAGENET = DatasetInfo(
+    name="imagenet",
+    description="ILSVRC-2012: 1,281,167 photographs to train on, 50,000 to test, 1,000 classes",
+    licence="ImageNet terms of access: non-commercial research and education only",
+    layout="imagenet",
+    source="https://image-net.org/download.php",
+    downloads=(
+        Download(
+            "ILSVRC2012_img_train.tar",
+            147_897_477_120,
+            "md5:1d675b47d978889d74fa0da5fadfb00e",
+            approximate=True,
+        ),
+        Download(
+            "ILSVRC2012_img_val.tar",
+            6_744_924_160,
+            "md5:29b22e2961454d5413ddabcf34fc5622",
+            approximate=True,
+        ),
+    ),
+    usual_folders=("ILSVRC2012", "ILSVRC/Data/CLS-LOC", "ImageNet"),
+    by_hand=(
+        "ImageNet needs an account, so it is not downloaded from here: get its archives at "
+        "https://image-net.org/download.php, unpack them to DIR/train/SYNSET and DIR/val/SYNSET"
+    ),
+)
+
+# MD5 of the images: published by the source in its README. Annotations: none stated; the source
+# publishes none (public repositories quote the MD5 444c835f6459867ad69fcb36478786e7). Sizes: the
+# README's 186 GB and 26 MB, taken as powers of 1024. Neither file has been seen here.
+_INATURALIST2017 = DatasetInfo(
+    name="inaturalist2017",
+    description="579,184 photographs of nature to train on, 95,986 to test, 5,089 species",
+    licence="iNaturalist terms; non-commercial research and education only, no redistribution",
+    layout="inaturalist2017",
+    source="https://github.com/visipedia/inat_comp/tree/master/2017",
+    downloads=(
+        Download("train_val2017.zip", 26 * 1024**2, None, approximate=True),
+        Download(
+            "train_val_images.tar.gz",
+            186 * 1024**3,
+            "md5:7c784ea5e424efaec655bd392f87301f",
+            approximate=True,
+        ),
+    ),
+    urls=("https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",),
+    usual_folders=("inat2017", "iNaturalist2017"),
+)
+
 DATASETS: dict[str, DatasetInfo] = {
-    info.name: info for info in (_DIGITS, _MNIST, _FASHION_MNIST, _CIFAR10, _CIFAR100)
+    info.name: info
+    for info in (
+        _DIGITS,
+        _MNIST,
+        _FASHION_MNIST,
+        _CIFAR10,
+        _CIFAR100,
+        _TINYIMAGENET,
+        _IMAGENET,
+        _INATURALIST2017,
+    )
 }
 
 

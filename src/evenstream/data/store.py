@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenstream.data.acquire import get, import_files
-from evenstream.data.builders import build
+from evenstream.data.builders import build, read_images
 from evenstream.data.dataset import Dataset
 from evenstream.data.files import AlteredFile, read_checked
-from evenstream.data.locate import FileStatus, data_root, find_in_root, how_to_get, verify
+from evenstream.data.locate import (
+    FileStatus,
+    data_root,
+    find_images,
+    find_in_root,
+    how_to_get,
+    verify,
+)
 from evenstream.data.npz import read_npz
+from evenstream.data.pins import FOLDER_PIN, read_record
 from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info
 from evenstream.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from evenstream.data.images.image_files import OnCorrupt
 
 __all__ = [
     "DatasetRow",
@@ -26,6 +38,15 @@ __all__ = [
 ]
 
 
+_WHY_NOT = {
+    "test_fraction": "has its own test samples; leave test_fraction out",
+    "size": "does not come from image files; leave size out",
+    "on_corrupt": "does not come from image files; leave corrupt out",
+    "label": "is not a table; leave label out",
+}
+"""What to say when an option does not apply."""
+
+
 @dataclass(frozen=True)
 class DatasetRow:
     """A line in the list of data sets.
@@ -35,8 +56,12 @@ class DatasetRow:
         description: What is in it.
         where: Its folder, or `built in`.
         present: Whether all files are there; `verify` tells whether they are also right.
-        size: Bytes on disk once it is there.
+        checked: What `verify` compares with: `verified` checksums of the registry, or for data
+            whose source has none what was `pinned` at the first import, if it was imported.
+        size: Bytes on disk once it is there; 0 if not known.
         download_size: Bytes to download to get it.
+        by_hand: Whether it cannot be downloaded from here.
+        source: The page that describes it.
         licence: What the source says about its use.
     """
 
@@ -44,8 +69,11 @@ class DatasetRow:
     description: str
     where: str
     present: bool
+    checked: Literal["verified", "unverified (pinned)", "unverified"]
     size: int
     download_size: int
+    by_hand: bool
+    source: str
     licence: str
 
 
@@ -60,27 +88,51 @@ def load_dataset(
     *,
     test_fraction: float | None = None,
     seed: int = 0,
+    size: int | None = None,
+    corrupt: OnCorrupt | None = None,
+    label: str | None = None,
     root: str | Path | None = None,
 ) -> Dataset:
-    """Load a data set by its registered name, or from a `.npz` file. Never downloads.
+    """Load a data set by its registered name, or from a file or folder. Never downloads.
 
     Args:
-        name_or_path: A name that `list_datasets` lists, or the path of a `.npz` file.
-        test_fraction: For a file with `x` and `y` only: the share to test on (0.2 if not given).
-        seed: For such a file: which samples are set aside.
+        name_or_path: A name that `list_datasets` lists, or the path of a `.npz` file, of a table
+            (`.csv`, `.parquet`) or of a folder of images (`CLASS/*.jpg`).
+        test_fraction: For a file or folder without test samples of its own: the share to test on
+            (0.2 if not given).
+        seed: For such a file or folder: which samples are set aside.
+        size: For images in files: height and width to bring them to.
+        corrupt: For images in files: whether an unreadable one stops the run or is skipped.
+        label: For tables: the column that holds the labels.
         root: The folder of data sets, if not the usual one.
 
     Raises:
         UnknownName: There is no such data set.
+        InputError: An option does not apply to what is loaded.
         DataError: Files are missing, damaged or of the wrong layout; the message says what to do.
     """
+    given = {
+        "test_fraction": test_fraction,
+        "size": size,
+        "on_corrupt": corrupt,
+        "label": label,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
     path = _as_path(name_or_path)
     if path is not None:
-        return read_npz(path, test_fraction=test_fraction, seed=seed)
-    info = dataset_info(str(name_or_path))
-    if test_fraction is not None:
-        raise InputError(f"{info.name} has its own test samples; leave test_fraction out")
-    paths = _file_paths(info, data_root(root))
+        return _load_path(path, seed, options)
+    return _load_registered(dataset_info(str(name_or_path)), data_root(root), options)
+
+
+def _load_registered(info: DatasetInfo, root: Path, options: dict[str, Any]) -> Dataset:
+    if info.is_tree:
+        _check_options(info.name, options, "size", "on_corrupt")
+        folder = find_images(root, info)
+        if folder is None:
+            raise DataError(how_to_get(info, root))
+        return read_images(info, folder, **options)
+    _check_options(info.name, options)
+    paths = _file_paths(info, root)
     files = {file.name: file for file in info.files}
 
     def read(name: str) -> bytearray:
@@ -92,6 +144,34 @@ def load_dataset(
             ) from error
 
     return build(info, read)
+
+
+def _load_path(path: Path, seed: int, options: dict[str, Any]) -> Dataset:
+    from evenstream.data.tables import TABLE_SUFFIXES, read_table
+
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        from evenstream.data.images.image_folder import read_image_folder
+
+        _check_options(f"the image folder {path}", options, "test_fraction", "size", "on_corrupt")
+        return read_image_folder(path, seed=seed, **options)
+    if suffix == ".npz":
+        _check_options(str(path), options, "test_fraction")
+        return read_npz(path, seed=seed, **options)
+    if suffix in TABLE_SUFFIXES:
+        _check_options(f"the table {path}", options, "test_fraction", "label")
+        return read_table(path, seed=seed, **options)
+    suffixes = ", ".join([".npz", *TABLE_SUFFIXES])
+    raise DataError(
+        f"{path} is not a data set: give a folder of images (CLASS/*.jpg) or a file that ends in "
+        f"{suffixes}; or one of the names {', '.join(DATASETS)}"
+    )
+
+
+def _check_options(what: str, options: dict[str, Any], *allowed: str) -> None:
+    """Refuse options that would have no effect on what is loaded."""
+    for name in options.keys() - set(allowed):
+        raise InputError(f"{what} {_WHY_NOT[name]}")
 
 
 def _file_paths(info: DatasetInfo, root: Path) -> dict[str, Path]:
@@ -110,20 +190,29 @@ def _as_path(name_or_path: str | Path) -> Path | None:
     if name_or_path in DATASETS:
         return None
     path = Path(name_or_path).expanduser()
-    is_path = bool(path.suffix or len(path.parts) > 1 or path.is_file())
+    is_path = bool(path.suffix or len(path.parts) > 1 or path.exists())
     return path if is_path else None
 
 
 def _row(info: DatasetInfo, root: Path) -> DatasetRow:
-    paths = [find_in_root(root, info, file) for file in info.files]
-    present = None not in paths
-    found = next((path.parent for path in paths if path is not None), root / info.name)
+    checked: Literal["verified", "unverified (pinned)", "unverified"] = "verified"
+    if info.is_tree:
+        found = [find_images(root, info)]
+        pinned = FOLDER_PIN in read_record(root, info.name).pins
+        checked = "unverified (pinned)" if pinned else "unverified"
+    else:
+        files = [find_in_root(root, info, file) for file in info.files]
+        found = [path and path.parent for path in files]
+    where = next((folder for folder in found if folder is not None), root / info.name)
     return DatasetRow(
         name=info.name,
         description=info.description,
-        where=str(found) if info.files else "built in",
-        present=present,
+        where="built in" if info.layout == "bundled" else str(where),
+        present=None not in found,
+        checked=checked,
         size=info.size,
         download_size=info.download_size,
+        by_hand=bool(info.by_hand),
+        source=info.source,
         licence=info.licence,
     )

@@ -14,13 +14,19 @@ from evenstream.errors import EvenstreamError
 TEMPORARY = ".tmp"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a crash leaves the old content or the new, never half of it."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a crash leaves the old content or the new, never half of it."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write instead of `path`; it takes its place when the block has ended well."""
     temporary = path.with_name(path.name + TEMPORARY)
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
+        yield temporary
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
@@ -29,7 +35,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def exclusive(path: Path, patience: float = 3.0) -> Iterator[None]:
-    """Hold the lock on a file; it goes with the process, however that ends.
+    """Hold the lock on a file or a folder; it goes with the process, however that ends.
 
     The file says what a folder is for (`config.toml`, `comparison.toml`), so whoever holds it is
     the only one to write there. Waits `patience` seconds for a process that is about to end.
@@ -39,7 +45,9 @@ def exclusive(path: Path, patience: float = 3.0) -> Iterator[None]:
         return
     import fcntl
 
-    with path.open("r+b") as file:
+    place = path if path.is_dir() else path.parent
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
         give_up = time.monotonic() + patience
         while True:
             try:
@@ -48,9 +56,11 @@ def exclusive(path: Path, patience: float = 3.0) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > give_up:
                     raise EvenstreamError(
-                        f"another process is at work in {path.parent}; wait for it or stop it"
+                        f"another process is at work in {place}; wait for it or stop it"
                     ) from None
                 time.sleep(0.05)
             except OSError:  # a file system without locks
                 break
         yield
+    finally:
+        os.close(file)

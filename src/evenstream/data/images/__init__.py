@@ -1,0 +1,1 @@
+"""Data sets of image files: decoded when asked for, found in the layouts of their sources."""

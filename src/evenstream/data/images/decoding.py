@@ -1,0 +1,65 @@
+"""From an image file to pixels of a fixed size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+"""How names of image files end, in lower case."""
+
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_MAX_PIXELS = 89_478_485  # where Pillow begins to warn of decompression bombs
+
+
+class UnreadableImage(Exception):
+    """A file that does not become pixels; the message is the reason."""
+
+
+def decode(path: Path, size: int) -> NDArray[np.uint8]:
+    """The central square of an image, `size` pixels each way, as RGB `(3, size, size)`.
+
+    That is: the shorter side is resized to `size` and the middle of the longer side is kept.
+    Whatever the file holds (grey, palette, CMYK, 16 bits, transparency) becomes 8-bit RGB. The
+    format is told by the content, not by the name; the orientation noted in EXIF is not applied.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        if not path.is_file():
+            raise UnreadableImage("there is no such file")
+        with Image.open(path, formats=_FORMATS) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise UnreadableImage(f"{image.width}x{image.height} pixels are too many")
+            image.draft(None, (2 * size, 2 * size))  # a JPEG much too large is decoded at a part
+            side = min(image.size)
+            left, top = ((length - side) // 2 for length in image.size)
+            square = _to_rgb(image).resize(
+                (size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side)
+            )
+    except UnreadableImage:
+        raise
+    except UnidentifiedImageError:
+        raise UnreadableImage("no image of a known format") from None
+    except Exception as error:  # Pillow raises any kind of error on damaged files
+        raise UnreadableImage(str(error) or type(error).__name__) from error
+    return np.asarray(square).transpose(2, 0, 1)
+
+
+def _to_rgb(image: Image) -> Image:
+    from PIL import Image
+
+    if image.mode == "F":
+        raise UnreadableImage("its pixels are floating-point numbers of unknown range")
+    if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would clip them at 255
+        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
+        return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
+    if "transparency" in image.info:  # of a palette, which goes to RGB only by way of RGBA
+        image = image.convert("RGBA")
+    return image.convert("RGB")

@@ -1,0 +1,121 @@
+"""An array of images whose pixels stay on disk until they are asked for."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.data.images.decoding import UnreadableImage, decode
+from evenstream.data.reading import Read
+from evenstream.errors import DataError, InputError
+
+OnCorrupt = Literal["stop", "skip"]
+"""What an unreadable file does: end the run, or be left out and reported."""
+
+
+class ImageFiles:
+    """Image files as if they were a uint8 array `(n, 3, size, size)`.
+
+    All that is held in memory are the names, as bytes in one array.
+
+    Args:
+        root: the folder that all files are in; nothing outside of it is ever opened.
+        names: the files, relative to it, with forward slashes.
+        size: height and width that every image is brought to.
+        on_corrupt: whether `read` stops at a file that cannot be read or leaves it out.
+    """
+
+    ndim = 4
+    dtype = np.dtype(np.uint8)
+
+    def __init__(
+        self, root: Path, names: Iterable[str], size: int, on_corrupt: OnCorrupt = "stop"
+    ) -> None:
+        if size < 1:
+            raise InputError(f"the size of images must be at least 1 pixel, not {size}")
+        if on_corrupt not in get_args(OnCorrupt):
+            raise InputError(f"on_corrupt is 'stop' or 'skip', not {on_corrupt!r}")
+        self.root, self.size, self.on_corrupt = root.resolve(), size, on_corrupt
+        self._names = _pack(self.root, names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """As of an array that holds all images."""
+        return len(self), 3, self.size, self.size
+
+    def __getitem__(self, rows: Any) -> NDArray[np.uint8]:
+        """Decode rows, chosen in any way that NumPy knows; an unreadable file is refused."""
+        chosen = np.arange(len(self))[rows]
+        x = np.empty((chosen.size, *self.shape[1:]), dtype=np.uint8)
+        for position, row in enumerate(np.ravel(chosen).tolist()):
+            x[position] = _readable(self.load(row))
+        return x.reshape(*chosen.shape, *self.shape[1:])
+
+    def take(self, rows: NDArray[np.int64]) -> ImageFiles:
+        """Some of the files, not decoded."""
+        taken = copy.copy(self)
+        taken._names = self._names[rows]
+        return taken
+
+    def path(self, row: int) -> Path:
+        """Where an image is."""
+        return self.root / os.fsdecode(self._names[row])
+
+    def read(self, rows: NDArray[np.int64]) -> Read:
+        """Decode rows; an unreadable file is refused or left out, as `on_corrupt` says."""
+        return self.collect(rows, map(self.load, rows.tolist()))
+
+    def load(self, row: int) -> NDArray[np.uint8] | str:
+        """Decode one image; if it is unreadable, its path and the reason."""
+        path = self.path(row)
+        try:
+            if not path.resolve().is_relative_to(self.root):
+                raise UnreadableImage(f"leads out of {self.root}")
+            return decode(path, self.size)
+        except UnreadableImage as error:
+            return f"{path}: {error}"
+
+    def collect(self, rows: NDArray[np.int64], loaded: Iterable[NDArray[np.uint8] | str]) -> Read:
+        """Put together what `load` gave for some rows, as `on_corrupt` says."""
+        x = np.empty((len(rows), *self.shape[1:]), dtype=np.uint8)
+        good: list[int] = []
+        skipped: list[str] = []
+        for position, image in enumerate(loaded):
+            if isinstance(image, str) and self.on_corrupt == "skip":
+                skipped.append(image)
+            else:
+                x[len(good)] = _readable(image)
+                good.append(position)
+        return Read(rows[good], x[: len(good)], tuple(skipped))
+
+
+def _readable(loaded: NDArray[np.uint8] | str) -> NDArray[np.uint8]:
+    if isinstance(loaded, str):
+        raise DataError(
+            f"cannot read {loaded}; replace the file, or leave unreadable files out with "
+            "`--corrupt skip`"
+        )
+    return loaded
+
+
+def _pack(root: Path, names: Iterable[str]) -> NDArray[np.bytes_]:
+    """Names as bytes in one array, without a Python object for each of them at once."""
+    encoded = (_checked(root, name) for name in names)
+    chunks = iter(lambda: list(itertools.islice(encoded, 4096)), [])
+    return np.concatenate([np.zeros(0, dtype="S1"), *(np.array(chunk) for chunk in chunks)])
+
+
+def _checked(root: Path, name: str) -> bytes:
+    if not name or name.startswith("/") or ".." in name.split("/"):
+        raise DataError(f"{name!r} is not the name of a file inside {root}")
+    return os.fsencode(name)

@@ -1,0 +1,114 @@
+"""What is remembered of data whose source publishes no checksum, and where folders of images are.
+
+The first import of an archive pins its checksum, and later ones must bring the same. The import of
+a folder pins what is in it. All of it is in one readable file, ROOT/imports.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from evenstream.data.files import digest_of
+from evenstream.errors import DataError
+from evenstream.run.files import write_atomically
+
+FOLDER_PIN = "names and sizes of all files"
+"""The name under which a folder is pinned; archives are pinned under theirs."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What a file or a folder was when it was first seen."""
+
+    files: int
+    size: int
+    sha256: str
+    when: str
+
+    def same_content(self, other: Pin) -> bool:
+        """Whether both are of the same content, whenever they were made."""
+        return (self.files, self.size, self.sha256) == (other.files, other.size, other.sha256)
+
+
+@dataclass(frozen=True)
+class ImportRecord:
+    """What is known of one imported data set.
+
+    Attributes:
+        folder: Where it is; relative to the data folder if it is in there.
+        pins: What its archives and its folder were.
+    """
+
+    folder: str | None = None
+    pins: dict[str, Pin] = field(default_factory=dict)
+
+
+def pin_file(path: Path) -> Pin:
+    """The pin of a file: its size and the SHA-256 of its bytes."""
+    return Pin(1, path.stat().st_size, digest_of(path, "sha256"), date.today().isoformat())
+
+
+def pin_folder(folder: Path) -> Pin:
+    """The pin of a folder: a SHA-256 over the names and sizes of its files.
+
+    The files are not read, so that a million of them take seconds. That finds files which are
+    missing, added or cut short, but not a byte changed in place. Hidden files do not count.
+    """
+    digest = hashlib.sha256()
+    files = size = 0
+    for name, file_size in _names_and_sizes(folder):
+        digest.update(f"{name}\0{file_size}\n".encode(errors="surrogateescape"))
+        files += 1
+        size += file_size
+    return Pin(files, size, digest.hexdigest(), date.today().isoformat())
+
+
+def read_record(root: Path, name: str) -> ImportRecord:
+    """What is remembered of a data set; an empty record if it was never imported."""
+    entry = _read_all(root).get(name, {})
+    pins = {what: Pin(**pin) for what, pin in entry.get("pins", {}).items()}
+    return ImportRecord(entry.get("folder"), pins)
+
+
+def write_record(root: Path, name: str, record: ImportRecord) -> None:
+    """Remember a data set, in place of what was known of it."""
+    records = {**_read_all(root), name: asdict(record)}
+    write_atomically(_record_path(root), json.dumps(records, indent=2, sort_keys=True) + "\n")
+
+
+def _record_path(root: Path) -> Path:
+    return root / "imports.json"
+
+
+def _read_all(root: Path) -> dict[str, Any]:
+    path = _record_path(root)
+    try:
+        records: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for entry in records.values():
+            for pin in entry["pins"].values():
+                Pin(**pin)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(
+            f"{path} cannot be read ({error}); remove it and import its data sets again"
+        ) from error
+    return records
+
+
+def _names_and_sizes(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """The files in a folder and in the folders below it, always in the same order."""
+    with os.scandir(folder) as found:
+        entries = [entry for entry in found if not entry.name.startswith(".")]
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _names_and_sizes(entry.path, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry.stat(follow_symlinks=False).st_size

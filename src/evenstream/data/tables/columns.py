@@ -1,0 +1,73 @@
+"""Which columns of a table are inputs and which is the label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenstream.errors import DataError, InputError
+
+LABEL_NAMES = ("label", "class", "target", "y")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a learner knows of a table: its features, in this order, and the label."""
+
+    features: tuple[str, ...]
+    label: str | None
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def choose(
+        cls,
+        source: str,
+        names: Sequence[str],
+        label: str | None = None,
+        ignore: Sequence[str] = (),
+        *,
+        label_needed: bool = True,
+    ) -> Columns:
+        """All columns are features but the label and those to ignore.
+
+        Without `label` it is the column called label, class, target or y, if there is one such.
+        """
+        listed = ", ".join(names)
+        if label is None:
+            likely = [name for name in names if name.lower() in LABEL_NAMES]
+            if len(likely) > 1 or (label_needed and not likely):
+                found = f"could be {' or '.join(likely)}" if likely else "is not clear"
+                raise DataError(
+                    f"{source}: which column is the label {found}; name it with label "
+                    f"(--label NAME). The columns are: {listed}"
+                )
+            label = likely[0] if likely else None
+        for name in (*ignore, *([] if label is None else [label])):
+            if name not in names:
+                raise DataError(f"{source} has no column {name!r}; the columns are: {listed}")
+        if label in ignore:
+            raise InputError(f"the column {label!r} cannot be the label and be ignored")
+        features = tuple(name for name in names if name != label and name not in ignore)
+        if not features:
+            raise DataError(f"{source} has no column beside the label; the columns are: {listed}")
+        return cls(features, label, tuple(ignore))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Columns:
+        """The inverse of `dataclasses.asdict`, also after a way through JSON."""
+        return cls(tuple(state["features"]), state["label"], tuple(state["ignored"]))
+
+    def places(self, source: str, names: Sequence[str]) -> tuple[list[int], int | None]:
+        """Where the features are in a table, by name, and the label, if the table has it."""
+        place = {name: index for index, name in enumerate(names)}
+        missing = [name for name in self.features if name not in place]
+        unknown = [n for n in names if n not in (*self.features, self.label, *self.ignored)]
+        for trouble, found in (("lacks the columns", missing), ("has unknown columns", unknown)):
+            if found:
+                raise DataError(
+                    f"{source} {trouble} {', '.join(found)}; the learner was made with "
+                    f"{', '.join(self.features)} and the label {self.label}"
+                )
+        label = None if self.label is None else place.get(self.label)
+        return [place[name] for name in self.features], label

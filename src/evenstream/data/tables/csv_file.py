@@ -1,0 +1,168 @@
+"""Tables as CSV text, from files and pipes."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstream.data.tables.columns import Columns
+from evenstream.data.tables.reader import Row, TableReader, closing_on_error, open_binary
+from evenstream.errors import DataError
+
+_SEPARATORS = ",;\t"
+_TRUTH = {"true": 1.0, "false": 0.0}
+_MISSING = ("", "na", "n/a", "null", "none")
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class CsvReader(TableReader):
+    """Rows of CSV text with a header line; comma, semicolon or tab, as the header has it.
+
+    Lines are taken one by one, so that a row can be learned before the next one exists. After
+    each row `bytes`, `line` and `digest` say what has been read so far.
+    """
+
+    def __init__(self, lines: Iterable[bytes], source: str) -> None:
+        self.bytes, self.line, self.digest = 0, 0, hashlib.sha256()
+        self._lines, self.source = iter(lines), source
+        text = self._text()
+        header = next((line for line in text if line.strip()), None)
+        if header is None:
+            raise DataError(f"{source} is empty; it needs a line with the names of the columns")
+        self._separator = max(_SEPARATORS, key=header.count)
+        try:
+            names = next(self._cells(itertools.chain([header], text)))
+        except csv.Error as error:
+            raise DataError(f"{source}, line {self.line}: {error}") from None
+        super().__init__(source, names)
+        if _looks_like_data(self.names):
+            raise DataError(
+                f"{source} has no header: its first line is {header.strip()[:60]!r}; put a line "
+                "with the names of the columns above it"
+            )
+
+    def rows(self, columns: Columns) -> Iterator[Row]:
+        """The rows from here on."""
+        places, label_place = columns.places(self.source, self.names)
+        reader = self._cells(self._text())
+        while True:
+            try:
+                cells = next(reader)
+                if not cells:  # a blank line
+                    continue
+                if len(cells) != len(self.names):
+                    raise ValueError(f"{len(cells)} cells, but there are {len(self.names)} columns")
+                values = _numbers(columns.features, [cells[place] for place in places])
+                label = None if label_place is None else self.label(cells[label_place].strip())
+            except StopIteration:
+                return
+            except (ValueError, csv.Error) as error:
+                self.refuse(f"line {self.line}", str(error))
+            else:
+                yield values, label
+
+    def _cells(self, text: Iterable[str]) -> Iterator[list[str]]:
+        return csv.reader(text, delimiter=self._separator, skipinitialspace=True, strict=True)
+
+    def _text(self) -> Iterator[str]:
+        for line in self._lines:
+            self.bytes, self.line = self.bytes + len(line), self.line + 1
+            self.digest.update(line)
+            try:
+                yield line.decode("utf-8-sig" if self.line == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise DataError(
+                    f"{self.source}, line {self.line}: is not UTF-8 text; save it as CSV in UTF-8"
+                ) from None
+
+
+class CsvFile(CsvReader):
+    """A CSV file, which can be left and gone on with later."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open_binary(path)
+        with closing_on_error(self._file):
+            super().__init__(self._file, str(path))
+
+    def place(self) -> dict[str, Any]:
+        """The bytes read so far: how many, their checksum, and the number of lines."""
+        return {"bytes": self.bytes, "line": self.line, "sha256": self.digest.hexdigest()}
+
+    def go_to(self, place: Mapping[str, Any]) -> None:
+        """Go on after these bytes."""
+        self.digest = self._digest_of(place["bytes"])
+        self.bytes, self.line = place["bytes"], place["line"]
+        self._lines = iter(self._file)
+
+    def recognises(self, place: Mapping[str, Any]) -> bool:
+        """Whether the file begins with the same bytes; it may have grown since."""
+        if "bytes" not in place:
+            return False
+        same: bool = self._digest_of(place["bytes"]).hexdigest() == place["sha256"]
+        self._file.seek(self.bytes)
+        return same
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _digest_of(self, size: int) -> hashlib._Hash:
+        """The hash of the first bytes; leaves the file right after them."""
+        self._file.seek(0)
+        digest = hashlib.sha256()
+        while size > 0 and (chunk := self._file.read(min(size, 1 << 20))):
+            digest.update(chunk)
+            size -= len(chunk)
+        return digest
+
+
+def _numbers(names: Sequence[str], cells: Sequence[str]) -> list[float]:
+    """The cells as numbers that fit into 32 bits; a `ValueError` says which one is not."""
+    try:
+        values = list(map(float, cells))
+    except ValueError:
+        values = [_number(name, cell) for name, cell in zip(names, cells, strict=True)]
+    if not (math.isfinite(sum(values)) and min(values) >= -_LARGEST and max(values) <= _LARGEST):
+        name, value = next(
+            (name, value)
+            for name, value in zip(names, values, strict=True)
+            if not abs(value) <= _LARGEST
+        )
+        why = "is missing" if math.isnan(value) else f"is {value}, too large for 32-bit floats"
+        raise ValueError(f"column {name!r} {why}; fill or drop it")
+    return values
+
+
+def _number(name: str, cell: str) -> float:
+    word = cell.strip().lower()
+    if word in _TRUTH:
+        return _TRUTH[word]
+    if word in _MISSING:
+        return math.nan
+    if _is_number(cell):
+        return float(cell)
+    raise ValueError(
+        f"column {name!r} is {cell!r}, not a number; encode text as numbers (decimals with a "
+        "point), or leave the column out with ignore (--ignore NAME)"
+    )
+
+
+def _looks_like_data(names: Sequence[str]) -> bool:
+    """Numbers only, or a number with a fraction among them: nobody calls columns like that."""
+    numbers = list(filter(_is_number, names))
+    return len(numbers) == len(names) or not all(number.isdigit() for number in numbers)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

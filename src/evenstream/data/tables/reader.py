@@ -1,0 +1,115 @@
+"""What all tables have in common: rows that arrive one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.data.dataset import Label
+from evenstream.data.tables.columns import Columns
+from evenstream.errors import DataError
+
+Row = tuple[Sequence[float] | NDArray[np.float32], Label | None]
+"""The values of one row's features, and its label if the table has any."""
+
+
+class TableReader:
+    """A table that is read row by row.
+
+    Attributes:
+        source: what to call it in messages.
+        names: its columns.
+        skip_bad: leave out rows that cannot be used, and count them; else they raise `DataError`.
+        skipped: rows left out so far.
+        as_label: makes a label of what the label's column holds; `ValueError` if it cannot.
+    """
+
+    def __init__(self, source: str, names: Sequence[str]) -> None:
+        self.source, self.names = source, [name.strip() for name in names]
+        self.skip_bad, self.skipped = False, 0
+        self.as_label: Callable[[Label], Label] = _as_it_is
+        _check_names(source, self.names)
+
+    def rows(self, columns: Columns) -> Iterator[Row]:
+        """The rows from here on; labels are None if the table has no label column."""
+        raise NotImplementedError
+
+    def place(self) -> dict[str, Any]:
+        """What has been read so far, for `go_to`; a pipe cannot be gone back to."""
+        return {}
+
+    def go_to(self, place: Mapping[str, Any]) -> None:
+        """Go on after what had been read at a place."""
+
+    def recognises(self, place: Mapping[str, Any]) -> bool:
+        """Whether a place was noted in this table, whatever its name was then."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the file, if there is one."""
+
+    def refuse(self, where: str, why: str) -> None:
+        """Raise for a row that cannot be used, or count it."""
+        if not self.skip_bad:
+            raise DataError(f"{self.source}, {where}: {why}")
+        self.skipped += 1
+
+    def label(self, value: Label | None) -> Label:
+        """The label of a row; `ValueError` if it has none or it cannot be used."""
+        if value is None or value == "":
+            raise ValueError("the label is missing")
+        return self.as_label(value)
+
+
+def in_batches(rows: Iterable[Row], size: int) -> Iterator[tuple[NDArray[np.float32], list[Any]]]:
+    """Stack rows into inputs and labels, `size` at a time; the last batch may be smaller."""
+    iterator = iter(rows)
+    while batch := list(itertools.islice(iterator, size)):
+        yield stack(batch)
+
+
+def stack(batch: Sequence[Row]) -> tuple[NDArray[np.float32], list[Any]]:
+    """Rows as one array of inputs and a list of labels."""
+    values, labels = zip(*batch, strict=True)
+    return np.array(values, np.float32), list(labels)
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open a file, or say why it cannot be."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def closing_on_error(file: BinaryIO) -> Iterator[None]:
+    """Close the file if the block fails, for a constructor that takes it over."""
+    try:
+        yield
+    except BaseException:
+        file.close()
+        raise
+
+
+def _as_it_is(label: Label) -> Label:
+    return label
+
+
+def _check_names(source: str, names: Sequence[str]) -> None:
+    for place, name in enumerate(names, 1):
+        if not name.strip():
+            raise DataError(
+                f"{source}: column {place} has no name; a table saved with its row numbers has "
+                "one such column, save it without them"
+            )
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{source} has more than one column called {twice[0]!r}; rename them")
