@@ -4,43 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stream_samples import numbered, numbers
 
-from evenstream.data import Dataset
 from evenstream.errors import InputError
 from evenstream.streams import Protocol, Stream, Task
-from evenstream.streams.class_incremental import class_incremental
-
-
-def numbered(counts, test_counts=None, classes=None):
-    """A data set whose inputs are the sample's own number, so that it can be followed."""
-    test_counts = counts if test_counts is None else test_counts
-
-    def part(counts):
-        y = np.repeat(np.arange(len(counts)), counts)
-        x = np.arange(len(y), dtype=np.float32)[:, np.newaxis]
-        shuffle = np.random.default_rng(0).permutation(len(y))
-        return x[shuffle], y[shuffle]
-
-    x_train, y_train = part(counts)
-    x_test, y_test = part(test_counts)
-    names = classes or list(range(len(counts)))
-    return Dataset("numbered", x_train, y_train, x_test, y_test, classes=names)
+from evenstream.streams.class_incremental import ClassIncremental, base_classes
+from evenstream.streams.initial_letter import InitialLetter
 
 
 def stream_of(dataset, tasks, seed=0, class_order="label"):
-    return class_incremental("test", dataset, tasks, Protocol(), seed, class_order)
-
-
-def numbers(stream, task, batch=32, start=0):
-    """The numbers of the samples of a task, in the order in which they arrive."""
-    parts = [step.x[:, 0] for step in stream.batches(task, batch, start)]
-    return np.concatenate(parts).astype(int).tolist() if parts else []
+    return ClassIncremental(tasks=tasks, class_order=class_order).stream(dataset, seed)
 
 
 @pytest.mark.parametrize(
     ("classes", "per_class", "tasks", "steps", "total", "last"),
-    [(10, 5000, 5, 313, 1565, 16), (100, 500, 10, 157, 1570, 8)],
-    ids=["C-CIFAR10", "C-CIFAR100"],
+    [(10, 5000, 5, 313, 1565, 16), (100, 500, 10, 157, 1570, 8), (200, 500, 10, 313, 3130, 16)],
+    ids=["C-CIFAR10", "C-CIFAR100", "C-TinyImageNet"],
 )
 def test_the_counts_of_the_paper(classes, per_class, tasks, steps, total, last):
     stream = stream_of(numbered([per_class] * classes, [10] * classes), tasks)
@@ -57,14 +36,6 @@ def test_the_counts_of_the_paper(classes, per_class, tasks, steps, total, last):
         assert set(labels) == set(in_task)
     everything = [number for task in range(len(stream)) for number in numbers(stream, task)]
     assert sorted(everything) == list(range(classes * per_class))
-
-
-def test_batch_size_schedule_of_the_spec():
-    """Batches of 2, 4, 8, 16 and 32 over the five tasks of C-CIFAR10."""
-    stream = stream_of(numbered([5000] * 10, [1] * 10), 5)
-    steps = [stream.steps(task, 2 ** (task + 1)) for task in range(5)]
-    assert steps == [5000, 2500, 1250, 625, 313]
-    assert stream.steps(0, 1) == 10_000
 
 
 @given(
@@ -159,7 +130,7 @@ def test_shuffled_mixes_the_classes_and_keeps_the_tests():
     assert numbers(joint, 0) != numbers(other, 0)
 
 
-@pytest.mark.parametrize("tasks", [0, -1, 5])
+@pytest.mark.parametrize("tasks", [-1, 5])
 def test_impossible_numbers_of_tasks(tasks):
     with pytest.raises(InputError, match="between 1 and the number of classes, 4"):
         stream_of(numbered([3] * 4), tasks)
@@ -179,3 +150,58 @@ def test_a_stream_can_be_made_by_hand():
     stream = Stream("mine", dataset, [task], Protocol(batch=3), seed=0)
     assert len(stream) == 1
     assert stream.steps(0, stream.protocol.batch) == 2
+
+
+def test_classes_for_pre_training_do_not_depend_on_the_seed():
+    """C-ImageNet in small: 20 of 200 classes set aside, then 90 tasks of 2."""
+    dataset = numbered([3] * 200)
+    scenario = ClassIncremental(tasks=90, reserve=20)
+    base = base_classes(dataset, 20).tolist()
+    assert len(set(base)) == 20
+    assert base != list(range(20))
+    for seed in (0, 1):
+        stream = scenario.stream(dataset, seed)
+        streamed = [index for task in stream.tasks for index in task.classes]
+        assert [len(task.classes) for task in stream.tasks] == [2] * 90
+        assert streamed == sorted(set(range(200)) - set(base))
+        assert not set(dataset.y_train[stream.order()].tolist()) & set(base)
+        assert len(stream.order()) == 180 * 3
+    by_seed = ClassIncremental(tasks=90, reserve=20, class_order="seed").stream(dataset, 4)
+    assert sorted(c for task in by_seed.tasks for c in task.classes) == streamed
+    assert base_classes(dataset, 20, base_seed=1).tolist() != base
+    assert len(ClassIncremental(reserve=4).stream(numbered([3] * 10))) == 3  # two classes each
+
+
+@pytest.mark.parametrize("reserve", [-1, 4])
+def test_impossible_numbers_of_classes_set_aside(reserve):
+    with pytest.raises(InputError, match="reserve must lie between 0 and 3"):
+        ClassIncremental(reserve=reserve).stream(numbered([3] * 4))
+    with pytest.raises(InputError, match="between 1 and the number of classes, 3"):
+        ClassIncremental(reserve=1, tasks=4).stream(numbered([3] * 4))
+
+
+def test_the_last_short_batch_can_be_dropped():
+    stream = ClassIncremental(tasks=2).stream(numbered([10, 3]), drop_last=True)
+    assert [[len(step.labels) for step in stream.batches(task, 4)] for task in range(2)] == [
+        [4, 4],
+        [],
+    ]
+    assert [stream.steps(task, 4) for task in range(2)] == [2, 0]
+
+
+def test_tasks_by_initial_letter():
+    names = ["Zea mays", "abies alba", "Bufo bufo", "Acer rubrum", "Quercus robur"]
+    dataset = numbered([5, 1, 4, 2, 3], classes=names)
+    stream = InitialLetter().stream(dataset)
+    assert stream.class_names() == [
+        ["abies alba", "Acer rubrum"], ["Bufo bufo"], ["Quercus robur"], ["Zea mays"]
+    ]  # fmt: skip
+    assert [len(task.train) for task in stream.tasks] == [3, 4, 3, 5]
+    assert sum(len(task.test) for task in stream.tasks) == 15
+
+
+def test_all_letters_make_26_tasks():
+    names = [f"{chr(65 + number % 26)}species {number}" for number in range(60)]
+    stream = InitialLetter().stream(numbered([1] * 60, classes=names))
+    assert [len(task.classes) for task in stream.tasks] == [3] * 8 + [2] * 18
+    assert [task[0][0] for task in stream.class_names()] == [chr(65 + k) for k in range(26)]

@@ -29,6 +29,8 @@ class Protocol:
     memory: int = 1000
     lr: float = 0.03
     augment: str = "none"
+    eval_every: int = 0
+    """Steps between online evaluations (A_AUC); 0 for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +110,15 @@ class Stream:
     def batches(self, task: int, batch: int | Sequence[int], start: int = 0) -> Iterator[Batch]:
         """Inputs and labels of one task, from batch number `start` on."""
         first, last, size = self._plan(batch)[task]
-        order = self._order(task) if self.boundaries else self._whole_order()[first:last]
+        order = self._order(task) if self.boundaries else self.order()[first:last]
         steps = range(start, self.steps(task, batch))
         wanted = (order[step * size : (step + 1) * size] for step in steps)
         for read in read_in_order(self.dataset.x_train, wanted):
             yield Batch(read.x, self._labels(self.dataset.y_train[read.rows]), read.skipped)
+
+    def order(self) -> Indices:
+        """Positions of all training samples in the data set, in the order in which they arrive."""
+        return np.concatenate([self._order(task) for task in range(len(self))])
 
     def label_counts(self, task: int) -> dict[Label, int]:
         """How often each label occurs in a task's training data (an oracle for ablations)."""
@@ -125,8 +131,8 @@ class Stream:
 
     def test_set(self, task: int) -> tuple[NDArray[Any], list[Label]]:
         """Test inputs and labels of one task, all at once: for sets that fit into memory."""
-        test = self.tasks[task].test
-        return self.dataset.x_test[test], self._labels(self.dataset.y_test[test])
+        (read,) = read_in_order(self.dataset.x_test, [self.tasks[task].test])
+        return read.x, self._labels(self.dataset.y_test[read.rows])
 
     def class_names(self) -> list[list[str]]:
         """Names of the classes of each task."""
@@ -155,9 +161,6 @@ class Stream:
         if not self.shuffle:
             return train
         return train[stream_generator(self.seed, "order", task).permutation(len(train))]
-
-    def _whole_order(self) -> Indices:
-        return np.concatenate([self._order(task) for task in range(len(self))])
 
     def _plan(self, batch: int | Sequence[int]) -> list[tuple[int, int, int]]:
         """First sample, last sample (exclusive) and batch size of each task."""

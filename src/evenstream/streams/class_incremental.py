@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 
 from evenstream.data import Dataset
 from evenstream.errors import InputError
-from evenstream.streams.base import Protocol, Stream, Task, stream_generator
+from evenstream.streams.base import Indices, stream_generator
+from evenstream.streams.scenario import ClassGroups, Layout, task_of
 
-ClassOrder = Literal["label", "seed"]
+
+@dataclass(frozen=True, kw_only=True)
+class ClassIncremental(ClassGroups):
+    """Groups of classes arrive one after the other, each class in one task."""
+
+    reserve: int = 0
+    """Classes that are set aside for pre-training and never arrive."""
+    base_seed: int = 0
+    """Which classes are set aside; not the run's seed, so that one pre-trained network fits all."""
+
+    def arrange(self, dataset: Dataset, seed: int) -> Layout:
+        """One task for each group of those classes that are not set aside."""
+        base = base_classes(dataset, self.reserve, self.base_seed)
+        streamed = np.setdiff1d(np.arange(dataset.n_classes), base)
+        groups = self.groups(dataset, seed, streamed)
+        return Layout(dataset, [task_of(dataset, group) for group in groups])
 
 
-def class_incremental(
-    name: str,
-    dataset: Dataset,
-    n_tasks: int,
-    protocol: Protocol,
-    seed: int,
-    class_order: ClassOrder = "label",
-) -> Stream:
-    """`n_tasks` groups of classes, equal in size or differing by one.
-
-    Classes come in label order, as in the public code, or in an order drawn from the seed.
-    """
-    if not 1 <= n_tasks <= dataset.n_classes:
+def base_classes(dataset: Dataset, reserve: int, base_seed: int = 0) -> Indices:
+    """The classes of a data set that are set aside for pre-training, in label order."""
+    if not 0 <= reserve < dataset.n_classes:
         raise InputError(
-            f"{name}: tasks must lie between 1 and the number of classes, {dataset.n_classes}, "
-            f"got {n_tasks}"
+            f"{dataset.name}: reserve must lie between 0 and {dataset.n_classes - 1}, one less "
+            f"than there are classes, got {reserve}"
         )
-    order = np.arange(dataset.n_classes)
-    if class_order == "seed":
-        order = stream_generator(seed, "classes").permutation(order)
-    tasks = [
-        Task(
-            classes=tuple(group.tolist()),
-            train=np.flatnonzero(np.isin(dataset.y_train, group)),
-            test=np.flatnonzero(np.isin(dataset.y_test, group)),
-        )
-        for group in np.array_split(order, n_tasks)
-    ]
-    return Stream(name, dataset, tasks, protocol, seed)
+    drawn = stream_generator(base_seed, "base").permutation(dataset.n_classes)
+    return np.sort(drawn[:reserve])

@@ -1,0 +1,74 @@
+"""Options written as text, `key=value,...`, behind the name of a method or a stream.
+
+The typed fields of a dataclass are the options; this module reads and writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from evenstream.errors import InputError
+
+
+def option_types(cls: type) -> dict[str, Any]:
+    """Names and types of a dataclass's fields."""
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def read_options(
+    kind: str,
+    name: str,
+    text: str,
+    types: Mapping[str, Any],
+    elsewhere: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Read `key=value,...` as values of the given types.
+
+    Args:
+        kind: what has the options (`method`, `stream`), for errors.
+        name: its name, for errors.
+        text: what the user wrote.
+        types: the options there are, each with its type: bool, int, float or a Literal.
+        elsewhere: options that something else has, and its name, for a hint.
+    """
+    values = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in types:
+            other = (elsewhere or {}).get(key)
+            hint = f" ({key} is an option of {other})" if other else ""
+            known = ", ".join(types) or "none"
+            raise InputError(f"{kind} {name} has no option {key!r}{hint}; it has: {known}")
+        if not equals:
+            raise InputError(f"option {key!r} of {kind} {name} needs a value: {key}=...")
+        values[key] = _read(f"{name}:{key}", value, types[key])
+    return values
+
+
+def write_options(instance: Any) -> str:
+    """The options of a dataclass that differ from their defaults, as they are written."""
+    return ",".join(
+        f"{field.name}={str(value).lower() if isinstance(value, bool) else value}"
+        for field in dataclasses.fields(instance)
+        if (value := getattr(instance, field.name)) != field.default
+    )
+
+
+def _read(what: str, text: str, kind: Any) -> Any:
+    """Read an option's value as the type its field has."""
+    if kind is bool:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise InputError(f"{what} must be true or false, got {text!r}")
+    if typing.get_origin(kind) is Literal:
+        if text in typing.get_args(kind):
+            return text
+        raise InputError(f"{what} must be one of {', '.join(typing.get_args(kind))}, got {text!r}")
+    try:
+        return kind(text)
+    except ValueError:
+        raise InputError(f"{what} must be a number ({kind.__name__}), got {text!r}") from None

@@ -1,0 +1,124 @@
+"""From what a user writes, `PREFIX-DATASET[:key=value,...]` or a path, to a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evenstream.data.images.image_files import OnCorrupt
+from evenstream.data.registry import DATASETS
+from evenstream.errors import InputError, UnknownName
+from evenstream.options_text import option_types, read_options
+from evenstream.streams.base import Protocol, Stream
+from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAMS
+from evenstream.streams.class_incremental import ClassIncremental
+from evenstream.streams.scenario import ClassOrder, Scenario
+
+READING: dict[str, Any] = {"label": str, "size": int}
+"""Options of every stream that say how its data is read: the column of a table that holds the
+labels, and the height and width that image files are brought to."""
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """What a stream's name says: which data, in which scenario."""
+
+    dataset: str | Path
+    """A registered data set, or where the data is."""
+    scenario: Scenario
+    """With the options as written."""
+    reading: dict[str, Any]
+    """Those options that say how the data is read."""
+
+
+def open_stream(
+    name: str,
+    *,
+    seed: int = 0,
+    class_order: ClassOrder = "label",
+    tasks: int | None = None,
+    test_fraction: float | None = None,
+    corrupt: OnCorrupt = "stop",
+) -> Stream:
+    """Load a stream.
+
+    Args:
+        name: one that `STREAMS` lists, or `PREFIX-DATASET[:key=value,...]` with a prefix of
+            `SCENARIOS`, where the data set is a registered one or the path of a file or folder.
+            A path alone is a class-incremental stream.
+        seed: of everything random in the stream.
+        class_order: the scenario's option of that name, where it has one.
+        tasks: the scenario's option of that name, where it has one.
+        test_fraction: the share to test on, for files that have no test samples of their own.
+        corrupt: what an image file does that cannot be read: stop the run, or be left out.
+    """
+    from evenstream.data import load_dataset
+
+    spec = read_spec(name, tasks=tasks, class_order=class_order)
+    reading = spec.reading | ({"corrupt": corrupt} if corrupt != "stop" else {})
+    dataset = load_dataset(spec.dataset, test_fraction=test_fraction, seed=seed, **reading)
+    fallback = Protocol(network="convnet" if dataset.is_image else "mlp")
+    return spec.scenario.stream(
+        dataset,
+        seed,
+        name=name,
+        protocol=spec.scenario.protocol(PROTOCOLS.get(str(spec.dataset), fallback)),
+        drop_last=spec.dataset in DROP_LAST,
+    )
+
+
+def read_spec(
+    name: str, *, tasks: int | None = None, class_order: ClassOrder = "label"
+) -> StreamSpec:
+    """Take a stream's name apart; `tasks` and `class_order` are options given as flags."""
+    plain, written = _split_options(name)
+    _, dataset, scenario = _resolve(plain)
+    types = option_types(type(scenario))
+    options = read_options("stream", plain, written.removeprefix(":"), types | READING)
+    reading = {key: options.pop(key) for key in READING if key in options}
+    flags = {"tasks": tasks, "class_order": None if class_order == "label" else class_order}
+    for key, value in flags.items():
+        if value is None:
+            continue
+        flag = f"--{key.replace('_', '-')}"
+        if key not in types:
+            raise InputError(f"{plain} takes no {flag}; its options are: {', '.join(types)}")
+        if options.setdefault(key, value) != value:
+            raise InputError(f"{name} and {flag} {value} contradict each other; leave one out")
+    return StreamSpec(dataset, replace(scenario, **options), reading)
+
+
+def absolute_name(name: str) -> str:
+    """A stream's name with the path in it, if there is one, in full: good in any folder."""
+    plain, written = _split_options(name)
+    prefix, dataset, _ = _resolve(plain)
+    return f"{prefix}{dataset.absolute()}{written}" if isinstance(dataset, Path) else name
+
+
+def _split_options(name: str) -> tuple[str, str]:
+    """The name itself, and the options with their colon; an option's key has no dot or slash."""
+    plain, colon, options = name.rpartition(":")
+    key = options.partition("=")[0]
+    return (plain, colon + options) if colon and not set("./") & set(key) else (name, "")
+
+
+def _resolve(name: str) -> tuple[str, str | Path, Scenario]:
+    """Prefix (or nothing), data and scenario of a name without options."""
+    if name in STREAMS:
+        return "", STREAMS[name].dataset, STREAMS[name].scenario
+    prefix, dash, rest = name.partition("-")
+    prefixed = dash and prefix in SCENARIOS
+    if prefixed and rest in DATASETS:
+        return prefix + dash, rest, SCENARIOS[prefix]()
+    if prefixed and not Path(name).expanduser().exists() and (path := _as_path(rest)):
+        return prefix + dash, path, SCENARIOS[prefix]()
+    if path := _as_path(name):
+        return "", path, ClassIncremental()
+    raise UnknownName("stream", name, [*STREAMS, "PREFIX-DATASET", "PATH"])
+
+
+def _as_path(text: str) -> Path | None:
+    """The path that is meant, or None for what looks like a name."""
+    path = Path(text).expanduser()
+    return path if path.suffix or len(path.parts) > 1 or path.exists() else None

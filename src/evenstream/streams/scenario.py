@@ -1,0 +1,127 @@
+"""What a scenario is: a rule that turns a data set and a seed into the tasks of a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.data import Dataset
+from evenstream.errors import InputError
+from evenstream.streams.base import Domains, Indices, Protocol, Stream, Task, stream_generator
+
+ClassOrder = Literal["label", "seed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What a scenario makes of a data set."""
+
+    dataset: Dataset
+    """The samples; their labels may be others than those of the data set that was given."""
+    tasks: list[Task]
+    domains: Domains | None = None
+    shuffle: bool = True
+    """False: the order of `Task.train` is the order of arrival."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """Base of all scenarios. Typed fields of a subclass are its options."""
+
+    eval_every: ClassVar[int] = 0
+    """Steps between the online evaluations that this kind of stream is reported with."""
+
+    boundaries: bool = True
+    """Whether the learner is told where tasks begin and end; else batches run across the ends."""
+
+    def arrange(self, dataset: Dataset, seed: int) -> Layout:
+        """Cut a data set into tasks. The one thing a scenario must write."""
+        raise NotImplementedError
+
+    def protocol(self, usual: Protocol) -> Protocol:
+        """The defaults of a run in this scenario, given those that are usual for the data set."""
+        return replace(usual, eval_every=self.eval_every)
+
+    def stream(
+        self,
+        dataset: Dataset,
+        seed: int = 0,
+        *,
+        name: str | None = None,
+        protocol: Protocol | None = None,
+        drop_last: bool = False,
+    ) -> Stream:
+        """A stream over a data set; see `Stream` for the other arguments."""
+        layout = self.arrange(dataset, seed)
+        return Stream(
+            name or dataset.name,
+            layout.dataset,
+            layout.tasks,
+            protocol or self.protocol(Protocol()),
+            seed,
+            boundaries=self.boundaries,
+            shuffle=layout.shuffle,
+            drop_last=drop_last,
+            domains=layout.domains,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassGroups(Scenario):
+    """Base of scenarios that cut the classes into groups, one a task."""
+
+    tasks: int = 0
+    """Groups that the classes are cut into; 0: one for every two classes, at most ten."""
+    class_order: ClassOrder = "label"
+    """Order in which the classes arrive: that of their labels, or one drawn from the seed."""
+
+    def n_tasks(self, dataset: Dataset, classes: Indices) -> int:
+        """How many groups there are: as asked for, or the default for these classes."""
+        return self.tasks or max(1, min(10, len(classes) // 2))
+
+    def ordered(self, classes: Indices, seed: int) -> Indices:
+        """Classes in the order in which they arrive."""
+        if self.class_order == "label":
+            return classes
+        return stream_generator(seed, "classes").permutation(classes)
+
+    def groups(self, dataset: Dataset, seed: int, classes: Indices | None = None) -> list[Indices]:
+        """Groups of classes (default: all), equal in size or differing by one."""
+        classes = np.arange(dataset.n_classes) if classes is None else classes
+        n_tasks = self.n_tasks(dataset, classes)
+        if not 1 <= n_tasks <= len(classes):
+            raise InputError(
+                f"{dataset.name}: tasks must lie between 1 and the number of classes, "
+                f"{len(classes)}, got {n_tasks}"
+            )
+        return np.array_split(self.ordered(classes, seed), n_tasks)
+
+
+def task_of(dataset: Dataset, group: Indices) -> Task:
+    """A task with all samples of a group of classes."""
+    return Task(
+        tuple(group.tolist()), rows_of(dataset.y_train, group), rows_of(dataset.y_test, group)
+    )
+
+
+def rows_of(y: Indices, group: Indices) -> Indices:
+    """Positions of the samples whose class is in a group."""
+    return np.flatnonzero(np.isin(y, group))
+
+
+def thinned(layout: Layout, kept: NDArray[np.bool_]) -> Layout:
+    """The same tasks with only some of the training samples."""
+    tasks = [replace(task, train=task.train[kept[task.train]]) for task in layout.tasks]
+    return replace(layout, tasks=tasks)
+
+
+def deal(y: Indices, parts: int, draw: np.random.Generator) -> Indices:
+    """A part for each sample, drawn so that every class is spread evenly over the parts."""
+    part = np.empty(len(y), dtype=np.int64)
+    for index in np.unique(y):
+        rows = draw.permutation(np.flatnonzero(y == index))
+        part[rows] = np.arange(len(rows)) % parts
+    return part

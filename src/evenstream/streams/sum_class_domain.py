@@ -1,0 +1,36 @@
+"""Sum-Class-Domain streams: new classes and new domains of known classes arrive together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstream.data import Dataset
+from evenstream.streams.base import Indices, Task
+from evenstream.streams.scenario import ClassGroups, Layout, rows_of
+from evenstream.streams.superclasses import by_superclass, coarse_labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumClassDomain(ClassGroups):
+    """Groups of subclasses arrive one after the other; the superclass is to be predicted."""
+
+    tasks: int = 0
+    """Groups that the subclasses are cut into; 0: as many as there are superclasses."""
+
+    def n_tasks(self, dataset: Dataset, classes: Indices) -> int:
+        """As asked for, or the number of superclasses."""
+        return self.tasks or len(coarse_labels(dataset).names)
+
+    def arrange(self, dataset: Dataset, seed: int) -> Layout:
+        """One task for each group of subclasses, labelled by their superclasses."""
+        relabelled, domains = by_superclass(dataset)
+
+        def task(group: Indices) -> Task:
+            train, test = rows_of(dataset.y_train, group), rows_of(dataset.y_test, group)
+            found = np.union1d(relabelled.y_train[train], relabelled.y_test[test])
+            return Task(tuple(found.tolist()), train, test)
+
+        tasks = [task(group) for group in self.groups(dataset, seed)]
+        return Layout(relabelled, tasks, domains)
