@@ -6,16 +6,27 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import re
 import textwrap
 import typing
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evenstream.methods import Method
 
 OptionalName = Annotated[
     str | None,
     tyro.conf.Positional,
     tyro.conf.arg(metavar="[NAME]", help_behavior_hint="(default: list all)"),
+]
+PictureFile = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: out/stream_NAME.png)"),
 ]
 
 _COST = "F forward, G backward, b incoming, m replayed samples"
@@ -34,17 +45,14 @@ def methods(name: OptionalName = None) -> int:
 
     from evenstream.methods import METHODS, make_method
     from evenstream.methods.adjustment import LogitAdjustment
-    from evenstream.slots.criteria import CrossEntropy
 
     console = Console()
     if name is None:
-        table = Table("method", "what it does", "memory", "needs", "cost a step", show_lines=False)
-        for key, cls in sorted(METHODS.items()):
-            shown = f"{key}\n{key}-las" if cls.has_cross_entropy else key
-            memory = "yes" if cls.uses_memory else "no"
-            needs = ", ".join(sorted(cls.needs)) or "-"
-            table.add_row(shown, _first_line(cls), memory, needs, cls.cost)
-        console.print(table)
+        for key in sorted(METHODS):
+            method = make_method(key)
+            forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
+            console.print(f"[bold]{', '.join(forms)}[/bold]", highlight=False)
+            _print_facts(console, [("idea", _first_line(type(method))), *_facts(method)])
         console.print(
             "-las: the same method with Logit Adjusted Softmax in place of cross-entropy.\n"
             f"Cost: {_COST}.\n"
@@ -54,44 +62,41 @@ def methods(name: OptionalName = None) -> int:
         )
         return 0
     method = make_method(name)
-    criterion = method.adjustment.build(seed=0) if method.adjustment else CrossEntropy()
-    needed = method.needs | criterion.needs
-    console.print(f"[bold]{method.spec}[/bold]: {_first_line(type(method))}", highlight=False)
-    for title, text in (
-        ("paper", method.citation),
-        ("cost a step", f"{method.cost}   ({_COST})"),
-        ("needs", ", ".join(sorted(needed)) or "nothing from the stream"),
-        ("retrieval", type(method.retrieval).__name__),
-        ("update", type(method.update).__name__ if method.uses_memory else "no memory"),
-        ("inference", type(method.inference).__name__),
-        ("criterion", "Logit Adjusted Softmax" if method.adjustment else "cross-entropy"),
-    ):
-        console.print(f"  {title:12} {text}", highlight=False, markup=False)
+    console.print(f"[bold]{method.spec}[/bold]", highlight=False)
+    idea = " ".join((inspect.getdoc(type(method)) or "").split())
+    criterion = "Logit Adjusted Softmax" if method.adjustment else "cross-entropy"
+    facts = [("idea", idea), *_facts(method), ("criterion", criterion)]
+    if method.why_not_las is not None:
+        facts.append(("no -las", method.why_not_las))
+    _print_facts(console, facts)
     targets: list[Any] = [method] + ([method.adjustment] if method.adjustment else [])
     rows = [row for target in targets for row in _options(target)]
     table = Table("option", "value", "meaning")
-    for row in rows:
-        table.add_row(*row)
+    for option, value, meaning in rows:
+        table.add_row(option, value, " ".join(meaning.split()))
     if rows:
         console.print(table)
-    elif method.adjustment is None and type(method).has_cross_entropy:
+    elif method.why_not_las is None:
         known = ", ".join(field.name for field in dataclasses.fields(LogitAdjustment))
         console.print(f"  no options; {method.name}-las has {known}", highlight=False)
+    console.print(f"Cost: {_COST}.", highlight=False)
     return 0
 
 
-def streams(name: OptionalName = None) -> int:
-    """List the streams, or show the tasks and the protocol of one.
+def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = None) -> int:
+    """List the streams; or show and draw one: its tasks, its classes over time, its options.
 
-    Example: evenstream streams c-digits
+    Example: evenstream streams s-cifar100
 
     Args:
-        name: A stream, or an .npz file.
+        name: A stream; PREFIX-DATASET[:key=value,...], or a path.
+        seed: Of everything random in the stream.
+        picture: PNG file to draw the stream into.
     """
     from rich.console import Console
     from rich.table import Table
 
-    from evenstream.streams import STREAMS, open_stream
+    from evenstream.streams import SCENARIOS, STREAMS, coupling, open_stream, read_spec
 
     console = Console()
     if name is None:
@@ -102,19 +107,84 @@ def streams(name: OptionalName = None) -> int:
             cells = (key, str(info.tasks), protocol.network, batch, str(protocol.memory))
             table.add_row(*cells, info.description)
         console.print(table)
-        console.print("or a path to an .npz file: a class-incremental stream over its classes")
+        table = Table("prefix", "what it does with any data set", "options")
+        for prefix, scenario in SCENARIOS.items():
+            options = ", ".join(field.name for field in dataclasses.fields(scenario))
+            table.add_row(f"{prefix}-", _first_line(scenario), options)
+        console.print(table)
+        console.print(
+            "Write PREFIX-DATASET[:key=value,...]: b-cifar10:minor=5. The data set is one of "
+            "`evenstream data list`, or the path of an .npz, .csv or .parquet file or of a folder "
+            "of images; a path alone is a class-incremental stream. "
+            "`evenstream streams NAME` explains the options.",
+            highlight=False,
+        )
         return 0
-    stream = open_stream(name)
-    table = Table("task", "classes", "training samples", "steps", "test samples")
+    from evenstream.report.charts.stream_picture import save_stream_png
+    from evenstream.run.files import safe_name
+    from evenstream.streams.profile import profile
+
+    spec, stream = read_spec(name), open_stream(name, seed=seed)
+    found = profile(stream, bins=1)
+    table = Table("task", "tested on", "classes", "new", "training", "steps", "test")
     for index, (task, names) in enumerate(zip(stream.tasks, stream.class_names(), strict=True)):
-        steps = stream.steps(index, stream.protocol.batch)
-        sizes = (str(len(task.train)), str(steps), str(len(task.test)))
-        table.add_row(str(index + 1), ", ".join(names), *sizes)
+        counts = (
+            found.classes_per_task[index],
+            found.new_classes_per_task[index],
+            len(task.train),
+            stream.steps(index, stream.protocol.batch),
+            len(task.test),
+        )
+        table.add_row(str(index + 1), _some(names), *map(str, counts))
     console.print(table)
-    for field in dataclasses.fields(stream.protocol):
-        value = getattr(stream.protocol, field.name)
-        console.print(f"  {field.name:13} {value}", highlight=False)
+    facts = dataclasses.asdict(stream.protocol)
+    if stream.domains is not None:
+        facts |= {"domains": _some(stream.domains.names), "coupling": f"{coupling(stream):.3f}"}
+    for title, value in facts.items():
+        console.print(f"  {title:13} {value}", highlight=False)
+    table = Table("option", "value", "meaning")
+    for option, value, meaning in _options(spec.scenario):
+        table.add_row(option, value, " ".join(meaning.split()))
+    console.print(table)
+    file = save_stream_png(stream, picture or Path("out") / f"stream_{safe_name(name)}.png")
+    console.print(f"class frequencies over time: {file}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _some(names: list[str], limit: int = 10) -> str:
+    """The first names, and how many there are if that is not all."""
+    more = f", ... ({len(names)} in all)" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _facts(method: Method) -> list[tuple[str, str]]:
+    """What a method is made of, needs and costs, and where it comes from."""
+    prior = frozenset() if method.adjustment is None else method.adjustment.build(seed=0).needs
+    slots = [f"retrieve: {_words(method.retrieval)}", f"update: {_words(method.update)}"]
+    if not method.uses_memory:
+        slots = ["no memory"]
+    return [
+        ("slots", "; ".join([*slots, f"predict: {_words(method.inference)}"])),
+        ("needs", ", ".join(sorted(method.needs | prior)) or "nothing from the stream"),
+        ("cost", method.cost),
+        ("paper", method.citation),
+    ]
+
+
+def _print_facts(console: Console, facts: list[tuple[str, str]]) -> None:
+    """Titles to the left, text wrapped beside them."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
+    table.add_column(no_wrap=True, style="dim", min_width=9)
+    for title, text in facts:
+        table.add_row(title, text)
+    console.print(table, highlight=False)
+
+
+def _words(slot: object) -> str:
+    """The name of a slot's class, in words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(slot).__name__).lower()
 
 
 def _first_line(cls: type) -> str:
