@@ -34,8 +34,12 @@ PARTS = {
     "crop": "random crop to the same size out of a black border of 4 pixels (cropN: of N)",
     "flip": "mirror left and right, every other time",
     "resized-crop": "random part of the image, of at least 0.08 of its area, stretched to full "
-    "size (resized-cropMIN: of at least MIN)",
+    "size (resized-cropMIN: of at least MIN; resized-crop@SIZE: to SIZE pixels, which is then also "
+    "the size of the central crop that predictions see)",
 }
+
+# Large images are gathered a few at a time, so that what is needed on the way fits into the cache.
+_PIXELS_AT_A_TIME = 1 << 18
 
 
 @dataclass
@@ -55,12 +59,20 @@ class _View:
     row_weight: Tensor | None = None
     col_weight: Tensor | None = None
 
+    def of(self, samples: slice) -> _View:
+        """The view of some of the samples."""
+        row_weight, col_weight = (
+            None if weight is None else weight[samples]
+            for weight in (self.row_weight, self.col_weight)
+        )
+        return _View(self.rows[:, samples], self.cols[:, samples], row_weight, col_weight)
+
 
 class _Part(Protocol):
     """A random geometric transformation.
 
-    It draws `(k, n)` numbers, k for each sample, and it maps the pixels of its result to those
-    of its input.
+    It draws `(k, n)` numbers, k for each sample, by the size of its input, and it maps the pixels
+    of its result, by the size of that, to those of its input.
     """
 
     def draw(self, n: int, height: int, width: int, generator: Generator) -> Tensor: ...
@@ -106,7 +118,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class ResizedCrop:
-    """Random box of the image, stretched bilinearly to the original size.
+    """Random box of the image, stretched bilinearly to the original or to a given size.
 
     The law is that of torchvision's RandomResizedCrop: the box has an area uniform in
     [min_area, 1] of the image's and a log-uniform aspect ratio; the first of ten tries that fits
@@ -114,11 +126,13 @@ class ResizedCrop:
 
     Attributes:
         min_area: Least area of the box, as a share of the image's.
+        size: Height and width of the result; None for those of the image.
         aspect: Least and greatest ratio of width to height.
         tries: Number of tries.
     """
 
     min_area: float = 0.08
+    size: int | None = None
     aspect: tuple[float, float] = (3 / 4, 4 / 3)
     tries: int = 10
 
@@ -172,7 +186,7 @@ class ResizedCrop:
 
 
 def parse(spec: str) -> tuple[_Part, ...]:
-    """Read a specification such as "crop+flip", "crop2" or "resized-crop0.2+flip".
+    """Read a specification such as "crop+flip", "crop2" or "resized-crop0.2@224+flip".
 
     Args:
         spec: "none", or parts joined by "+", applied from left to right, each at most once.
@@ -185,13 +199,15 @@ def parse(spec: str) -> tuple[_Part, ...]:
     parts: list[_Part] = []
     names: list[str] = []
     for text in texts:
-        found = re.fullmatch(r"(.*?)(-?(?:\d+\.?\d*|\.\d+))?", text)
-        name, number = (found[1], found[2]) if found else (text, None)
+        found = re.fullmatch(r"(.*?)(-?(?:\d+\.?\d*|\.\d+))?(?:@(.*))?", text)
+        name, number, size = found.groups() if found else (text, None, None)
         if name not in PARTS:
             raise UnknownName("augmentation", text, PARTS)
         if name in names:
             raise InputError(f"augmentation {spec!r} has {name!r} more than once; once is enough")
         names.append(name)
+        if size is not None and name != "resized-crop":
+            raise InputError(f"augmentation {text!r}: only resized-crop takes a size after '@'")
         if name == "none":
             if len(texts) > 1 or number is not None:
                 raise InputError(f"augmentation 'none' stands alone, not as in {spec!r}")
@@ -214,7 +230,12 @@ def parse(spec: str) -> tuple[_Part, ...]:
                     f"augmentation {text!r}: resized-cropMIN takes a share of the area above 0 "
                     "and up to 1, as in resized-crop0.08"
                 )
-            parts.append(ResizedCrop(min_area))
+            if size is not None and not re.fullmatch(r"[1-9][0-9]{0,3}", size):
+                raise InputError(
+                    f"augmentation {text!r}: the size after '@' is a whole number of pixels, 1 to "
+                    "9999, as in resized-crop@224"
+                )
+            parts.append(ResizedCrop(min_area, None if size is None else int(size)))
     return tuple(parts)
 
 
@@ -227,7 +248,8 @@ class Preprocess:
 
     Args:
         augment: What `train` does at random: "none", or parts joined by "+" (see `PARTS`), such as
-            "crop+flip" or "resized-crop0.2+flip".
+            "crop+flip" or "resized-crop0.2+flip". With "resized-crop@224" the result is of that
+            size, and without augmentation it is the central crop of that size.
         mean: Mean of each channel, on the scaled values; None for zeros.
         std: Standard deviation of each channel, on the scaled values; None for ones.
 
@@ -244,6 +266,8 @@ class Preprocess:
     ) -> None:
         self.augment = augment
         self.parts = parse(augment)
+        sizes = (part.size for part in self.parts if isinstance(part, ResizedCrop))
+        self.size = next(sizes, None)
         self.mean = None if mean is None else tuple(float(value) for value in mean)
         self.std = None if std is None else tuple(float(value) for value in std)
         for name, values in (("mean", self.mean), ("std", self.std)):
@@ -281,12 +305,22 @@ class Preprocess:
             )
         raw = self._checked(raw)
         n, _, height, width = raw.shape
-        drawn = [part.draw(n, height, width, generator) for part in self.parts]
+        drawn, sizes = [], []
+        for part in self.parts:
+            drawn.append(part.draw(n, height, width, generator))
+            if isinstance(part, ResizedCrop) and part.size is not None:
+                height = width = part.size
+            sizes.append((height, width))
         view = _View(torch.arange(height).expand(1, n, -1), torch.arange(width).expand(1, n, -1))
-        for part, values in zip(reversed(self.parts), reversed(drawn), strict=True):
-            part.trace(view, values, height, width)
+        for part, values, size in reversed(list(zip(self.parts, drawn, sizes, strict=True))):
+            part.trace(view, values, *size)
         bordered = any(isinstance(part, Crop) for part in self.parts)
-        return self._finish(_fetch(raw, view, bordered), raw.dtype == torch.uint8)
+        values = _empty_images(raw, height, width)
+        few = max(_PIXELS_AT_A_TIME // (height * width), 1)
+        for first in range(0, n, few):
+            samples = slice(first, first + few)
+            values[samples] = _fetch(raw[samples], view.of(samples), bordered)
+        return self._finish(values, raw.dtype == torch.uint8)
 
     def plain(self, raw: Tensor) -> Tensor:
         """Return the batch without augmentation, as for evaluation.
@@ -296,8 +330,12 @@ class Preprocess:
         """
         raw = self._checked(raw)
         if raw.dim() == 4:
-            pixels = raw.permute(0, 2, 3, 1).contiguous()
-            return self._finish(pixels, raw.dtype == torch.uint8)
+            if self.size is not None:
+                top, left = ((side - self.size) // 2 for side in raw.shape[2:])
+                raw = raw[:, :, top : top + self.size, left : left + self.size]
+            values = _empty_images(raw, *raw.shape[2:])
+            values.copy_(raw.permute(0, 2, 3, 1).contiguous())
+            return self._finish(values, raw.dtype == torch.uint8)
         values = raw.to(torch.float32, copy=True)
         return values.div_(255) if raw.dtype == torch.uint8 else values
 
@@ -306,6 +344,12 @@ class Preprocess:
             raise InputError(f"inputs must be uint8 or floating point, not {raw.dtype}")
         if raw.dim() == 4 and 0 in raw.shape[1:]:
             raise InputError(f"the images have no pixels: the batch is of shape {tuple(raw.shape)}")
+        if raw.dim() == 4 and self.size is not None and min(raw.shape[2:]) < self.size:
+            height, width = raw.shape[2:]
+            raise InputError(
+                f"augmentation {self.augment!r} takes images of at least {self.size} pixels each "
+                f"way, not {height}x{width}; give larger images or a smaller size after '@'"
+            )
         channels = self.mean or self.std
         if raw.dim() == 4 and channels is not None and len(channels) != raw.shape[1]:
             raise InputError(
@@ -313,14 +357,11 @@ class Preprocess:
             )
         return raw.detach()
 
-    def _finish(self, pixels: Tensor, scale: bool) -> Tensor:
-        """Scale and normalise contiguous `(n, h, w, c)` pixels into a new tensor `(n, c, h, w)`."""
-        n, height, width, channels = pixels.shape
-        # Not `pixels.to(...)`: with one channel that keeps strides that are not channels-last.
-        values = torch.empty(pixels.shape, dtype=torch.float32, device=pixels.device)
-        values.copy_(pixels)
+    def _finish(self, values: Tensor, scale: bool) -> Tensor:
+        """Scale and normalise contiguous `(n, h, w, c)` in place; returned as `(n, c, h, w)`."""
+        n, height, width, channels = values.shape
         if self.mean is not None or self.std is not None:
-            gain, shift = self._affine(width, channels, scale, pixels.device)
+            gain, shift = self._affine(width, channels, scale, values.device)
             lines = values.view(n, height, width * channels)
             torch.addcmul(shift, lines, gain, out=lines)
         elif scale:
@@ -346,6 +387,15 @@ class Preprocess:
         return self._affines[key]
 
 
+def _empty_images(raw: Tensor, height: int, width: int) -> Tensor:
+    """Memory for images of a size, `(n, h, w, c)`.
+
+    Not `raw.permute(...).to(...)`: with one channel that keeps strides that are not channels-last.
+    """
+    n, channels = raw.shape[:2]
+    return torch.empty((n, height, width, channels), dtype=torch.float32, device=raw.device)
+
+
 def _blend(first: Tensor, second: Tensor, weight: Tensor) -> Tensor:
     """Return `first + weight * (second - first)`, in their memory; faster than `torch.lerp`."""
     return torch.addcmul(first, second.sub_(first), weight, out=first)
@@ -369,6 +419,7 @@ def _fetch(raw: Tensor, view: _View, bordered: bool) -> Tensor:
         rows, cols = rows.clamp(-1, height) + 1, cols.clamp(-1, width) + 1
     pixels = pixels.contiguous()
     full_h, full_w = pixels.shape[1:3]
+    height, width = rows.shape[-1], cols.shape[-1]  # from here on, those of the result
     lines = rows + full_h * torch.arange(n)[:, None]  # line numbers in the whole batch
 
     if view.row_weight is None or view.col_weight is None:

@@ -107,10 +107,17 @@ def test_indexing_never_skips(with_corrupt):
         with_corrupt("skip")[:]
 
 
-@pytest.mark.parametrize("name", ["../a.png", "a/../../a.png", "/etc/passwd", "", "a/.."])
+@pytest.mark.parametrize(
+    "name", ["../a.png", "a/../../a.png", "/etc/passwd", "", "a/..", "a\0.png"]
+)
 def test_names_that_leave_the_root_are_refused(tmp_path, name):
     with pytest.raises(DataError, match="not the name of a file inside"):
         ImageFiles(tmp_path, ["good.png", name], 8)
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path):
+    with pytest.raises(DataError, match="cannot be the name"):
+        ImageFiles(tmp_path, ["a\ud800.png"], 8)
 
 
 def test_links_out_of_the_root_are_not_opened(tmp_path):

@@ -196,11 +196,12 @@ def test_links_to_folders_or_out_of_the_root_are_refused(tmp_path, target):
         read_image_folder(root)
 
 
-def test_a_link_to_a_file_inside_is_followed_and_a_broken_one_is_unreadable(tmp_path):
+@pytest.mark.parametrize("target", ["gone.jpg", "broken.jpg"])
+def test_a_link_to_a_file_inside_is_followed_and_a_broken_one_is_unreadable(tmp_path, target):
     root = folder_of_classes(tmp_path / "train", {"a": 1})
     folder_of_classes(tmp_path / "test", {"a": 1})
     (root / "a" / "again.jpg").symlink_to("0.jpg")
-    (root / "a" / "broken.jpg").symlink_to("gone.jpg")
+    (root / "a" / "broken.jpg").symlink_to(target)
     files = read_image_folder(tmp_path, on_corrupt="skip").x_train
     read = files.read(np.arange(3))
     assert [files.path(row).name for row in read.rows] == ["0.jpg", "again.jpg"]
@@ -322,6 +323,8 @@ def test_inaturalist(tmp_path):
         (lambda content: content.update(images=5), "TypeError"),
         (lambda content: content["images"][1].update(file_name="../../a.jpg"), "not the name of"),
         (lambda content: content["images"][0].update(file_name="train/a.jpg"), "no such file"),
+        (lambda content: content["images"][0].update(file_name="a" * 5000), "no such file"),
+        (lambda content: content["images"][0].update(file_name="a\0.jpg"), "not the name of"),
     ],
 )
 @pytest.mark.parametrize("file", ["train2017.json", "val2017.json"])

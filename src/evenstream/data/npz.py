@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def read_npz(path: Path, *, test_fraction: float | None = None, seed: int = 0) -
     return from_arrays(*parts, name=path.stem, test_fraction=test_fraction, seed=seed)
 
 
-def read_arrays(path: Path, layouts: Sequence[Sequence[str]]) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, layouts: Iterable[Iterable[str]]) -> dict[str, NDArray[Any]]:
     """The arrays of the first of these layouts, given by their names, that the file has."""
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path, or {_HOW_TO_SAVE}")

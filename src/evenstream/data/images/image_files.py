@@ -79,7 +79,7 @@ class ImageFiles:
         """Decode one image; if it is unreadable, its path and the reason."""
         path = self.path(row)
         try:
-            if not path.resolve().is_relative_to(self.root):
+            if not Path(os.path.realpath(path)).is_relative_to(self.root):
                 raise UnreadableImage(f"leads out of {self.root}")
             return decode(path, self.size)
         except UnreadableImage as error:
@@ -116,6 +116,9 @@ def _pack(root: Path, names: Iterable[str]) -> NDArray[np.bytes_]:
 
 
 def _checked(root: Path, name: str) -> bytes:
-    if not name or name.startswith("/") or ".." in name.split("/"):
+    if not name or "\0" in name or name.startswith("/") or ".." in name.split("/"):
         raise DataError(f"{name!r} is not the name of a file inside {root}")
-    return os.fsencode(name)
+    try:
+        return os.fsencode(name)
+    except UnicodeEncodeError as error:
+        raise DataError(f"{name!r} cannot be the name of a file: {error}") from error

@@ -17,7 +17,7 @@ from evenstream.errors import DataError
 
 def sub_folders(root: Path, where: str = "") -> list[str]:
     """Names of the folders in a folder of the tree, sorted."""
-    return [entry.name for entry in _entries(root, where) if entry.is_dir()]
+    return [entry.name for entry in _entries(root, where) if entry.is_dir(follow_symlinks=False)]
 
 
 def class_folders(root: Path, part: str) -> list[str]:
@@ -87,7 +87,7 @@ def listed_images(
     files = ImageFiles(root, names(), size, on_corrupt)
     if not len(files):
         raise DataError(f"{root / source} names no images")
-    if not files.path(0).is_file():
+    if not os.path.isfile(files.path(0)):  # noqa: PTH113 (`Path` fails on names too long)
         raise DataError(f"{root / source} names {files.path(0)}, but there is no such file")
     return files, np.array(indices, dtype=np.int64)
 
@@ -113,7 +113,7 @@ def image_names(root: Path, where: str) -> Iterator[str]:
     """Images in a folder of the tree and in the folders below it, as names relative to the root."""
     for entry in _entries(root, where):
         name = posixpath.join(where, entry.name)
-        if entry.is_dir():
+        if entry.is_dir(follow_symlinks=False):
             yield from image_names(root, name)
         elif posixpath.splitext(name)[1].lower() in SUFFIXES:
             yield name
@@ -135,7 +135,8 @@ def _entries(root: Path, where: str) -> list[os.DirEntry[str]]:
 
 def _check_link(root: Path, link: os.DirEntry[str]) -> None:
     """Only links to files inside the tree are followed: no loops, and nothing from outside."""
-    if link.is_dir() or not Path(link.path).resolve().is_relative_to(root):
+    target = Path(os.path.realpath(link))
+    if target.is_dir() or not target.is_relative_to(root):
         raise DataError(
             f"{link.path} is a symbolic link to a folder or out of {root}, which is not followed; "
             "put what it leads to in its place"

@@ -155,9 +155,10 @@ def _number(name: str, cell: str) -> float:
 
 
 def _looks_like_data(names: Sequence[str]) -> bool:
-    """Numbers only, or a number with a fraction among them: nobody calls columns like that."""
+    """Whether there are numbers among the names, other than 0, 1, 2, ... or 1, 2, 3, ..."""
     numbers = list(filter(_is_number, names))
-    return len(numbers) == len(names) or not all(number.isdigit() for number in numbers)
+    counted = [list(map(str, range(first, first + len(numbers)))) for first in (0, 1)]
+    return numbers not in counted
 
 
 def _is_number(cell: str) -> bool:

@@ -28,29 +28,30 @@ class TableReader:
         names: its columns.
         skip_bad: leave out rows that cannot be used, and count them; else they raise `DataError`.
         skipped: rows left out so far.
+        label_needed: whether a row must have a label; else it is None where there is none.
         as_label: makes a label of what the label's column holds; `ValueError` if it cannot.
     """
 
     def __init__(self, source: str, names: Sequence[str]) -> None:
         self.source, self.names = source, [name.strip() for name in names]
-        self.skip_bad, self.skipped = False, 0
+        self.skip_bad, self.skipped, self.label_needed = False, 0, True
         self.as_label: Callable[[Label], Label] = _as_it_is
         _check_names(source, self.names)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        """The rows from here on; labels are None if the table has no label column."""
+        """The rows from here on; labels are None where the table has none."""
         raise NotImplementedError
 
     def place(self) -> dict[str, Any]:
-        """What has been read so far, for `go_to`; a pipe cannot be gone back to."""
+        """What has been read so far, for `go_to`; nothing in a pipe, which has no way back."""
         return {}
 
     def go_to(self, place: Mapping[str, Any]) -> None:
-        """Go on after what had been read at a place."""
+        """Go on after what had been read at a place; a pipe is where it is."""
 
     def recognises(self, place: Mapping[str, Any]) -> bool:
         """Whether a place was noted in this table, whatever its name was then."""
-        return False
+        return "sha256" not in place
 
     def close(self) -> None:
         """Let go of the file, if there is one."""
@@ -61,11 +62,13 @@ class TableReader:
             raise DataError(f"{self.source}, {where}: {why}")
         self.skipped += 1
 
-    def label(self, value: Label | None) -> Label:
-        """The label of a row; `ValueError` if it has none or it cannot be used."""
-        if value is None or value == "":
+    def label(self, value: Label | None) -> Label | None:
+        """The label of a row; `ValueError` if it lacks one or it cannot be used."""
+        if value is not None and value != "":
+            return self.as_label(value)
+        if self.label_needed:
             raise ValueError("the label is missing")
-        return self.as_label(value)
+        return None
 
 
 def in_batches(rows: Iterable[Row], size: int) -> Iterator[tuple[NDArray[np.float32], list[Any]]]:
