@@ -1,14 +1,17 @@
 """The numbers that sum up a run: accuracy, forgetting and where the predictions went.
 
-Everything starts from the accuracy matrix: `a[i][j]` is the accuracy in percent on the test set
-of task `j`, measured after the learner has finished task `i`. Entries that were not measured
-(usually `j > i`) are `None` or NaN. A result that is not defined is `None`, so that every result
-can be written to JSON as it is.
+Many start from the accuracy matrix: `a[i][j]` is the accuracy in percent on the test set of task
+`j`, measured after the learner has finished task `i`. Entries that were not measured (usually
+`j > i`) are `None` or NaN. Others start from the predictions on test samples, as class indices. A
+result that is not defined is `None`, so that every result can be written to JSON as it is.
+`docs/metrics.md` has all formulas and conventions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,14 +19,26 @@ from numpy.typing import ArrayLike, NDArray
 from evenstream.errors import InputError
 
 __all__ = [
+    "Prequential",
+    "area_under_accuracy",
     "as_matrix",
     "average_accuracies",
     "average_accuracy",
+    "backward_transfer",
+    "class_balanced_accuracy",
+    "class_recalls",
+    "expected_calibration_error",
     "forgetting",
     "forgetting_mammoth",
+    "forward_transfer",
+    "home_tasks",
     "prediction_share",
+    "recency_bias",
     "to_rows",
 ]
+
+NO_HOME = -1
+"""In `home_tasks`: a class without training samples."""
 
 Matrix = Sequence[Sequence[float | None]] | NDArray[np.float64]
 
@@ -87,7 +102,10 @@ def average_accuracies(matrix: Matrix) -> list[float | None]:
 
 
 def average_accuracy(matrix: Matrix) -> float | None:
-    """Return A_T, the mean accuracy on all tasks after the last one (higher is better)."""
+    """Return A_T, the mean accuracy on all tasks after the last one (higher is better).
+
+    From a matrix of class-balanced accuracies it is A_T^cbl, the task mean.
+    """
     return average_accuracies(matrix)[-1]
 
 
@@ -118,6 +136,157 @@ def forgetting_mammoth(matrix: Matrix) -> float | None:
     improved contributes zero and the result is never negative.
     """
     return _forgetting(as_matrix(matrix), zero_padded=True, last_row=True)
+
+
+def backward_transfer(matrix: Matrix) -> float | None:
+    """Return BWT: how much each task but the last gained since it was learned, on average.
+
+    In percentage points, negative where earlier tasks were forgotten; `None` for one task.
+    """
+    a = as_matrix(matrix)
+    last = len(a) - 1
+    return _mean(a[last, :last] - a.diagonal()[:last])
+
+
+def forward_transfer(matrix: Matrix, untrained: Sequence[float | None]) -> float | None:
+    """Return FWT: how much better a task is right before it is learned than by chance.
+
+    Args:
+        matrix: the full accuracy matrix; the entries right above the diagonal are used.
+        untrained: the accuracy of an untrained network on each task.
+
+    Returns:
+        The mean over all tasks but the first, in percentage points; `None` if there is none or
+        the tasks ahead were not measured.
+    """
+    a = as_matrix(matrix)
+    if len(untrained) != a.shape[1]:
+        raise InputError(f"{len(untrained)} untrained accuracies for {a.shape[1]} tasks")
+    chance = np.array([np.nan if value is None else value for value in untrained], dtype=float)
+    last = len(a) - 1
+    return _mean(a.diagonal(offset=1)[:last] - chance[1 : last + 1])
+
+
+def area_under_accuracy(points: Sequence[float | None], every: int, steps: int) -> float | None:
+    """Return A_AUC, the area under the online accuracy curve divided by the number of steps.
+
+    Args:
+        points: the accuracy after every `every` steps; one that could not be measured is `None`.
+        every: steps between two points (the paper's delta n).
+        steps: training steps of the whole stream. What follows the last point counts as zero, as
+            the paper's formula has it, and so does a point without a value.
+    """
+    if every < 1:
+        raise InputError(f"every must be 1 or more, got {every}")
+    if len(points) * every > steps:
+        raise InputError(f"{len(points)} points, {every} steps apart, do not fit in {steps} steps")
+    return sum(point or 0.0 for point in points) * every / steps if steps else None
+
+
+def class_recalls(truth: ArrayLike, predicted: ArrayLike, n_classes: int) -> list[float | None]:
+    """Return for each class which percentage of its samples was recognised; `None` without any."""
+    right, total = _hits(truth, predicted, n_classes)
+    return [100.0 * float(r) / int(n) if n else None for r, n in zip(right, total, strict=True)]
+
+
+def class_balanced_accuracy(truth: ArrayLike, predicted: ArrayLike) -> float | None:
+    """Return the mean recall in percent over the classes that are present in `truth`."""
+    right, total = _hits(truth, predicted)
+    present = total > 0
+    return _mean(100.0 * right[present] / total[present])
+
+
+def expected_calibration_error(
+    confidence: ArrayLike, correct: ArrayLike, bins: int = 15
+) -> float | None:
+    """Return how far confidence and accuracy are apart, in percentage points.
+
+    Samples are sorted into `bins` of equal width by confidence (the highest probability given to
+    any class); the result is the mean over bins of |accuracy - confidence|, weighted by samples.
+    A value on the edge of two bins belongs to the lower one.
+    """
+    sure, right = np.asarray(confidence, dtype=float), np.asarray(correct, dtype=float)
+    if sure.shape != right.shape or sure.ndim != 1:
+        raise InputError("confidence and correct must be flat and of the same length")
+    if sure.size == 0:
+        return None
+    if not ((sure >= 0) & (sure <= 1)).all():
+        raise InputError("confidence must lie between 0 and 1")
+    place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
+    gaps = np.bincount(place, weights=right - sure, minlength=bins)
+    return float(100 * np.abs(gaps).sum() / sure.size)
+
+
+def home_tasks(counts: ArrayLike) -> list[int] | None:
+    """Return the task that each class belongs to: the one with more than half of its samples.
+
+    Args:
+        counts: training samples of each class (columns) in each task (rows).
+
+    Returns:
+        A task for each class, `NO_HOME` for one without samples; `None` if a class is spread so
+        that no task has more than half of it, for then no class can be called new or old.
+    """
+    table = np.asarray(counts)
+    total, most = table.sum(axis=0), table.max(axis=0)
+    if (2 * most <= total)[total > 0].any():
+        return None
+    return [int(task) for task in np.where(total > 0, table.argmax(axis=0), NO_HOME)]
+
+
+def recency_bias(predicted: Sequence[float | None], true: Sequence[float | None]) -> float | None:
+    """Return the share of predictions on the newest task's classes minus their true share.
+
+    Above zero, the model favours what it learned last; 0 is ideal. `None` if no test sample
+    belongs to the newest task.
+    """
+    if len(predicted) != len(true) or not true:
+        raise InputError("give one predicted and one true share for each task")
+    if predicted[-1] is None or not true[-1]:
+        return None
+    return predicted[-1] - true[-1]
+
+
+class Prequential:
+    """Accuracy of predictions made before learning from each sample, overall and of late.
+
+    Args:
+        window: how many of the last samples count as "of late"; batches are not split, so the
+            last batches that hold at least as many.
+    """
+
+    def __init__(self, window: int = 1000) -> None:
+        self.window = window
+        self.right = self.samples = 0
+        self._recent: deque[tuple[int, int]] = deque()
+
+    def add(self, right: int, samples: int) -> None:
+        """Count a batch of which so many were right."""
+        self.right, self.samples = self.right + right, self.samples + samples
+        self._recent.append((right, samples))
+        held = sum(size for _, size in self._recent)
+        while held - self._recent[0][1] >= self.window:
+            held -= self._recent.popleft()[1]
+
+    @property
+    def overall(self) -> float | None:
+        """The percentage of all samples; `None` before the first."""
+        return 100 * self.right / self.samples if self.samples else None
+
+    @property
+    def recent(self) -> float | None:
+        """The percentage of the last `window` samples."""
+        total = sum(samples for _, samples in self._recent)
+        return 100 * sum(right for right, _ in self._recent) / total if total else None
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {"right": self.right, "samples": self.samples, "recent": list(self._recent)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.right, self.samples = state["right"], state["samples"]
+        self._recent = deque((right, samples) for right, samples in state["recent"])
 
 
 def prediction_share(predicted_tasks: ArrayLike, n_tasks: int) -> list[float | None]:
@@ -154,6 +323,17 @@ def _forgetting(a: NDArray[np.float64], *, zero_padded: bool, last_row: bool) ->
     candidates = np.tril(np.nan_to_num(a)) if zero_padded else np.nan_to_num(a)
     best = candidates[: n if last_row else n - 1, : n - 1].max(axis=0)
     return _mean(best - a[n - 1, : n - 1])
+
+
+def _hits(
+    truth: ArrayLike, predicted: ArrayLike, n_classes: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the samples of each class that were recognised, and all of them."""
+    true, guess = np.asarray(truth, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    if true.shape != guess.shape or true.ndim != 1:
+        raise InputError("truth and predicted must be flat and of the same length")
+    total = np.bincount(true, minlength=n_classes)
+    return np.bincount(true[true == guess], minlength=len(total)), total
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:

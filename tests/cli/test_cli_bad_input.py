@@ -85,7 +85,7 @@ RUNS = {
     "er --stream files/good.npz --tasks 5": ["number of classes, 4"],
     "er --stream files/good.npz --test-fraction 2": ["--test-fraction must lie between 0 and 1"],
     "er --stream files/good.npz --test-fraction 0.5": ["has its own test samples"],
-    "er --stream c-digits --test-fraction 0.5": ["c-digits has a test set of its own"],
+    "er --stream c-digits --test-fraction 0.5": ["digits has its own test samples"],
     "er --stream files/good.npz --seed one": ["--seed"],
     "er --stream files/good.npz --lrr 1": ["--lrr", "Perhaps you meant", "--lr FLOAT"],
     "": ["METHOD"],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenstream.cli.catalogue_commands import _options
-from evenstream.methods import METHODS
+from evenstream.methods import METHODS, make_method
 from evenstream.methods.er import ER
 
 
@@ -21,10 +21,27 @@ def test_list_of_methods(run):
     assert "er-las:tau=2,window=5" in out
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_list_of_methods_has_slots_needs_cost_and_paper_and_fits(run, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _, out, _ = run("methods")
+    assert max(map(len, out.splitlines())) <= columns
+    words = " ".join(out.split())
+    for name, cls in METHODS.items():
+        for part in (cls.citation, cls.cost, *make_method(name).needs):
+            assert part in words
+    assert "retrieve: maximally interfered; update: reservoir; predict: arg max" in words
+    assert "clib, clib-las" in words
+    assert "er-posthoc-las" not in words
+
+
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("er", ["Chaudhry", "no options; er-las has tau, window, prior, decay", "Uniform"]),
+        (
+            "er",
+            ["Chaudhry", "no options; er-las has tau, window, prior, decay", "retrieve: uniform"],
+        ),
         ("er-las", ["tau", "1.0", "Strength of the adjustment", "Logit Adjusted Softmax"]),
         ("er-las:tau=2", ["er-las:tau=2.0", "2.0"]),
         ("er-las:prior=macro", ["label_counts", "macro", "One of window, exponential"]),
@@ -81,7 +98,7 @@ def test_options_of_a_class_without_source():
 def test_list_of_streams(run):
     status, out, err = run("streams")
     assert (status, err) == (0, "")
-    for part in ("c-digits", "c-cifar100", "resnet18", "32+32", ".npz"):
+    for part in ("c-digits", "c-cifar100", "resnet18", "32+32", ".npz", "b-", "minor", "lt-"):
         assert part in out
 
 
@@ -90,6 +107,18 @@ def test_one_stream(run):
     assert (status, err) == (0, "")
     for part in ("8, 9", "network", "mlp", "memory", "100", "lr", "0.1"):
         assert part in out
+    assert "out/stream_c-digits.png" in out
+    assert Path("out/stream_c-digits.png").read_bytes().startswith(b"\x89PNG")
+    assert run("streams", "c-digits:tasks=2", "--picture", "here.png")[0] == 0
+    assert Path("here.png").exists()
+
+
+def test_domains_and_options_of_a_stream(run):
+    status, out, err = run("streams", "d-digits")
+    assert (status, err) == (0, "")
+    for part in ("90°", "coupling", "0.000", "What a domain is", "One of auto"):
+        assert part in out
+    assert run("streams", "d-digits:by=colour")[0] == 2
 
 
 def test_stream_of_a_file(run):

@@ -14,7 +14,7 @@ import pytest
 from evenstream.cli import main as main_module
 from evenstream.errors import EvenstreamError
 from evenstream.learner.learner import Learner
-from evenstream.run import runner
+from evenstream.run import session
 from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run
 from small_runs import StopAfter, outcome
@@ -60,6 +60,7 @@ def test_flags_reach_the_run(run, table):
     flags = {
         "--seed": 7, "--lr": 0.5, "--optimizer": "adamw", "--weight-decay": 0.01, "--tasks": 4,
         "--class-order": "seed", "--checkpoint-every": 3, "--network": "mlp", "--augment": "none",
+        "--batch-schedule": "decrease", "--eval-every": 3, "--eval-images": 8,
     }  # fmt: skip
     words = [str(word) for pair in flags.items() for word in pair]
     status, _, err = run("run", "er", "--stream", table, *SMALL, *words, "--out", "o")
@@ -67,6 +68,24 @@ def test_flags_reach_the_run(run, table):
     config = tomllib.loads(Path("o/config.toml").read_text())
     assert {f"--{k.replace('_', '-')}": v for k, v in config.items()}.items() >= flags.items()
     assert len(json.loads(Path("o/metrics.json").read_text())["tasks"]) == 4
+
+
+def test_online_evaluation_is_stated_and_full_on_request(run, table):
+    words = ["--stream", table, *SMALL, "--eval-every", "5"]
+    status, out, err = run("run", "er", *words, "--eval-images", "8", "--out", "o")
+    assert (status, err) == (0, "")
+    found = json.loads(Path("o/metrics.json").read_text())
+    statement = "on a fixed class-balanced subset of 8 of 20 test samples, every 5 steps"
+    assert f"A_AUC {found['A_AUC']:.1f} % {statement}\n" in out
+    status, out, _ = run("run", "er", *words, "--eval", "full", "--eval-future", "--out", "full")
+    assert "% on all 20 test samples, every 5 steps\n" in out
+    config = tomllib.loads(Path("full/config.toml").read_text())
+    assert (config["eval_images"], config["eval_future"]) == (0, True)
+    assert json.loads(Path("full/metrics.json").read_text())["FWT"] is not None
+    status, out, err = run("run", "er", *words, "--eval-images", "3", "--out", "few")
+    assert status == 2
+    assert "--eval-images 4 or more, or --eval full" in err
+    assert not Path("few").exists()
 
 
 def test_data_is_loaded_once(run, table, monkeypatch):
@@ -104,6 +123,30 @@ def test_brackets_in_names_are_no_markup(run, table):
     assert "results: [red] x/run" in out
 
 
+def test_images_that_cannot_be_read(run):
+    from PIL import Image
+
+    for part, number in (("train", 6), ("test", 3)):
+        for shade, name in ((40, "dark"), (200, "light")):
+            folder = Path("pictures", part, name)
+            folder.mkdir(parents=True)
+            for index in range(number):
+                Image.new("RGB", (8, 8), (shade, shade, index)).save(folder / f"{index}.png")
+    Path("pictures/train/dark/3.png").write_bytes(b"not a picture")
+    words = ["--stream", "pictures", "--tasks", "2", "--batch", "2", "--network", "convnet"]
+    status, _, err = run("run", "er", *words, "--out", "o")
+    assert status == 2
+    assert "3.png" in err
+    assert f'with corrupt = "skip" in {Path("o", "config.toml")}, go on with `evenstream' in err
+    config = Path("o/config.toml")
+    config.write_text(config.read_text().replace('corrupt = "stop"', 'corrupt = "skip"'))
+    with pytest.warns(UserWarning, match=r"left out a sample that cannot be read: .*3\.png"):
+        status, out, _ = run("resume", "o")
+    assert status == 0
+    assert "left out as unreadable: 1 training sample\n" in out
+    assert json.loads(Path("o/metrics.json").read_text())["samples"] == 11
+
+
 # ---- resume --------------------------------------------------------------------------------------
 
 
@@ -119,7 +162,7 @@ def stopped(run, table, monkeypatch):
             pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "stop_on_signal", At13)
+        patch.setattr(session, "stop_on_signal", At13)
         words = ["--stream", table, *SMALL, "--checkpoint-every", "4", "--out", "my run"]
         status, _, err = run("run", "er", *words)
     assert status == 130
@@ -224,6 +267,15 @@ def test_compare(run, table, one_process):
     status, _, err = run("compare", "er", "er-las", *words)
     assert status == 2
     assert "c already holds a comparison; continue it with `evenstream resume c`" in err
+
+
+def test_compare_states_the_subset(run, table, one_process):
+    words = ["--stream", table, *SMALL, "--eval-every", "5", "--eval-images", "8"]
+    status, out, err = run("compare", "er", "er-las", *words, "--seeds", "1", "--out", "c")
+    assert (status, err) == (0, "")
+    statement = "A_AUC on a fixed class-balanced subset of 8 of 20 test samples, every 5 steps\n"
+    assert out.count(statement) == 1
+    assert json.loads(Path("c/summary.json").read_text())["er"]["A_AUC"]["mean"] > 0
 
 
 def test_compare_names_its_folder(run, table, one_process):

@@ -13,6 +13,8 @@ ENV = {
     "commit": "0123456789abcdef0123456789abcdef01234567",
 }
 
+STATEMENT = "on a fixed class-balanced subset of 100 of 355 test images, every 5 steps"
+
 
 def make_metrics(
     method="er",
@@ -67,14 +69,49 @@ def make_metrics(
         "device": "cpu",
         "dtype": "float32",
         "threads": 1,
+        **_further(rng, skill, tasks, average),
     }
     if status != "finished":
         done = max(1, n_tasks // 2)
         metrics["accuracy_matrix"] = matrix[:done]
         metrics["average_accuracy"] = average[:done]
-        for key in ("A_T", "F_T", "F_T_mammoth", "prediction_share", "true_share"):
+        for key in ("A_T", "A_AUC", "F_T", "F_T_mammoth", "prediction_share", "class_recall"):
             metrics[key] = None
     return metrics
+
+
+def _further(rng, skill, tasks, average):
+    classes = [name for task in tasks for name in task]
+    recall = np.clip(100 * rng.normal(skill, 0.2, len(classes)), 0, 100)
+    steps = np.arange(1, 30) / 29
+    online = np.clip(100 - 60 * (1 - skill) * steps + rng.normal(0, 4, 29), 0, 100)
+    return {
+        "classes": classes,
+        "class_recall": recall.tolist(),
+        "online": {
+            "every": 5,
+            "statement": STATEMENT,
+            "accuracy": online.tolist(),
+        },
+        "A_AUC": float(online.sum() * 5 / 145),
+        "A_T_cbl": average[-1] - 1,
+        "A_T_cbl_classes": average[-1] - 2,
+        "prequential_accuracy": 50 + 30 * skill,
+        "ECE": 20 - 10 * skill,
+        "recency_bias": 0.3 * (1 - skill),
+        "BWT": -60 * (1 - skill),
+        "FWT": None,
+        "skipped_train": {"count": 0, "first": []},
+        "skipped_test": {"count": 0, "first": []},
+    }
+
+
+NEW = (
+    "classes", "class_recall", "online", "A_AUC", "A_T_cbl", "A_T_cbl_classes",
+    "prequential_accuracy", "ECE", "recency_bias", "BWT", "FWT", "eval_seconds", "skipped_train",
+    "skipped_test",
+)  # fmt: skip
+"""What runs of the first version do not have (besides `eval_seconds`, which was not shown)."""
 
 
 def write_run(directory, metrics, env=ENV):

@@ -91,7 +91,7 @@ def frame(report, width):
 
 def test_nothing_overflows(small_report, large_report, tmp_path):
     widths = (1280, 768, 390)
-    reports = {small_report: 3 + 3, large_report: 6 + 6 + 2}
+    reports = {small_report: 4 + 3 + 3, large_report: 6 + 6 + 6 + 3}
     expected = [
         f"width={width} charts={charts} ground=rgb(244, 246, 249) problems=[]"
         for charts in reports.values()

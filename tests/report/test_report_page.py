@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from report_samples import make_metrics, write_comparison, write_run
+from report_samples import NEW, STATEMENT, make_metrics, write_comparison, write_run
 
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.report import load_runs, write_report
@@ -73,9 +73,12 @@ def test_comparison_page(small_report):
         "3 methods on c-digits",
         "Results",
         "Accuracy after each task",
+        "Accuracy while learning",
         "Accuracy on every task",
         "Where the predictions go",
+        "Recall of each class",
         "Accuracy against training time",
+        "Further measures",
         "How it was run",
     ):
         assert heading in page.text
@@ -91,9 +94,11 @@ def test_all_values_are_shown(small_report):
     runs = [run.metrics for run in load_runs(small_report.parent)]
     for method in ("finetune", "er", "er-las"):
         mine = [run for run in runs if run["method"] == method]
-        for key in ("A_T", "F_T"):
+        for key in ("A_T", "F_T", "A_AUC", "A_T_cbl", "A_T_cbl_classes"):
             values = [run[key] for run in mine]
             assert f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}" in page.text
+        for value in np.mean([run["class_recall"] for run in mine], axis=0):
+            assert f"{value:.1f}" in page.text
         for row in np.array([run["accuracy_matrix"] for run in mine], dtype=float).mean(axis=0):
             for value in row[~np.isnan(row)]:
                 assert f"{value:.1f}" in page.text
@@ -105,6 +110,67 @@ def test_all_values_are_shown(small_report):
         np.array([run["A_T"] for run in runs if run["method"] == name]) for name in ("er-las", "er")
     )
     assert f"er-las is more accurate than er, by {(a - b).mean():.1f} points" in page.text
+
+
+def test_subset_of_the_online_accuracy_is_stated(small_report):
+    _, page = read(small_report)
+    assert page.text.count(f"measured {STATEMENT}.") == 1  # below the results
+    assert page.text.count(f"during training {STATEMENT}.") == 1  # beside the curve
+    assert "er-las minus er" in page.text and "While learning" in page.text
+
+
+def test_recency_bias_is_shown_in_points(single):
+    _, page = read(write_report(single))
+    assert "Recency bias" in page.text
+    assert "4.5" in page.text  # 0.3 * (1 - 0.85) of all predictions
+    assert "Forward transfer" not in page.text  # no run has it
+
+
+def test_sections_appear_only_if_there_is_something_to_show(tmp_path):
+    old = {key: v for key, v in make_metrics("er", 0).items() if key not in NEW}
+    _, page = read(write_report(write_run(tmp_path / "old", old)))
+    for heading in ("while learning", "Recall of each class", "Further", "AUC", "left out"):
+        assert heading not in page.text
+    directory = write_comparison(tmp_path / "c", {"er": 0.5}, (0, 1))
+    write_run(directory / "runs" / "m9" / "seed-0", {**old, "method": "older"})
+    _, page = read(write_report(directory))  # together with newer runs
+    assert "Further measures" in page.text and "older" in page.text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"online": {"accuracy": "x"}},
+        {"online": {"accuracy": [1, None, "x", 3], "every": 2}},
+        {"online": 3, "classes": 4, "class_recall": "x"},
+        {"class_recall": [None] * 10},
+        {"classes": ["a"]},
+        {"skipped_train": {"count": "many"}, "skipped_test": [1]},
+        {"ECE": "low", "A_AUC": float("nan")},
+    ],
+)
+def test_damaged_measures_do_not_hide_the_rest(damage, tmp_path):
+    directory = write_comparison(tmp_path / "c", {"er": 0.5}, (0,))
+    write_run(directory / "runs" / "m1" / "seed-0", {**make_metrics("odd", 0), **damage})
+    _, page = read(write_report(directory))
+    assert "odd" in page.text and "not in the results" not in page.text
+
+
+def test_many_classes_share_columns(tmp_path):
+    directory = tmp_path / "run"
+    write_run(directory, make_metrics("er", 0, n_tasks=5, classes_per_task=50))
+    _, page = read(write_report(directory))
+    assert "Each column is the mean of 3 neighbours." in page.text
+    assert "Recall of each class, in %." not in page.text  # 250 rows are too many
+
+
+def test_samples_that_could_not_be_read_are_named(tmp_path):
+    skipped = {"skipped_train": {"count": 23, "first": [f"<{i}>.jpg" for i in range(20)]}}
+    write_run(tmp_path / "run", {**make_metrics("er", 4), **skipped})
+    _, page = read(write_report(tmp_path / "run"))
+    assert "Samples that could not be read were left out" in page.text
+    assert "er, seed 4: 23 training samples" in page.text
+    assert "<19>.jpg and 3 more" in page.text
 
 
 def test_differences_in_words(tmp_path):
@@ -261,11 +327,11 @@ def test_names_are_escaped(tmp_path):
 def test_charts_and_tables_are_labelled(small_report):
     source, page = read(small_report)
     charts = [a for t, a in page.elements if t == "svg" and "plot" in a.get("class", "")]
-    assert len(charts) == 9  # three charts in two sizes and three heat maps
+    assert len(charts) == 17  # four charts and three strips in two sizes, and three heat maps
     for attributes in charts:
         assert attributes["role"] == "img"
         assert len(attributes["aria-label"]) > 30
-    assert source.count("<figcaption>") == source.count("<figure") == 4
+    assert source.count("<figcaption>") == source.count("<figure") == 6
     assert source.count("<table") == source.count("<caption>")
     for other in (a for t, a in page.elements if t == "svg" and "plot" not in a.get("class", "")):
         assert other["aria-hidden"] == "true"

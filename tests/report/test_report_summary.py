@@ -60,6 +60,21 @@ def test_paired_differences():
     assert pair["F_T"]["mean"] == pytest.approx(-11)
 
 
+def test_further_measures_are_there_if_a_run_has_them():
+    runs = [{**a, "A_AUC": a["A_T"] + 5, "ECE": 10.0, "BWT": None} for a in RUNS[:4]] + RUNS[4:]
+    summary = summarise(runs)
+    assert list(summary["er"]) == ["A_T", "F_T", "A_AUC", "ECE", "seeds", "train_seconds", "minus"]
+    assert summary["er"]["A_AUC"] == {"mean": 67.0, "std": 2.0, "values": [65.0, 67.0, 69.0]}
+    assert summary["er-las"]["A_AUC"]["values"] == [76.0, None, None]
+    pair = summary["er-las"]["minus"]["er"]
+    assert list(pair) == ["seeds", "A_T", "F_T", "A_AUC"]
+    assert (pair["A_AUC"]["mean"], pair["A_AUC"]["n"]) == (11.0, 1)
+    shown = text(summary)
+    assert "67.0 ± 2.0" in shown and "A_AUC %" in shown
+    assert "er-las" in shown and "…" not in shown  # it fits on 80 columns
+    assert "A_AUC" not in text(summarise(RUNS))
+
+
 def test_only_shared_seeds_are_paired():
     runs = [run("a", 0, 50), run("a", 1, 60), run("b", 1, 65), run("b", 2, 99), run("c", 7, 1)]
     summary = summarise(runs)

@@ -1,8 +1,8 @@
 """Kills runs with SIGKILL, at random moments and at each moment of a save, and resumes them.
 
-A program of its own (`python kill_harness.py FOLDER KILLS`): it imports PyTorch once and forks a
-child for every life of a run, which a test process with threads must not do. Prints one line a
-case and exits with 1 if a resumed run differs from an uninterrupted one.
+A program of its own (`python kill_harness.py FOLDER KILLS [SEED [METHOD]]`): it imports PyTorch
+once and forks a child for every life of a run, which a test process with threads must not do.
+Prints one line a case and exits with 1 if a resumed run differs from an uninterrupted one.
 """
 
 import os
@@ -17,9 +17,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from evenstream import checkpoint
-from evenstream.run import runner
+from evenstream.run import environment
 from evenstream.run.environment import describe_environment
-from evenstream.run.runner import finished_metrics, resume_run, start_run
+from evenstream.run.folder import finished_metrics
+from evenstream.run.runner import resume_run, start_run
 from small_runs import outcome, save_table, small_config
 
 ALIVE = 1000.0
@@ -85,12 +86,13 @@ def die_at(number):
 
 def main():
     folder, kills = Path(sys.argv[1]), int(sys.argv[2])
+    method = sys.argv[4] if len(sys.argv) > 4 else "er-las:window=3"
     torch.set_num_threads(1)
     known = describe_environment()
-    runner.describe_environment = lambda: known
+    environment.describe_environment = lambda: known
     # 40 steps and a checkpoint after every third: a good part of the time is spent on saving.
     table = save_table(folder / "table.npz", per_class=40)
-    config = small_config(table, "er-las:window=3", checkpoint_every=3, momentum=0.9)
+    config = small_config(table, method, checkpoint_every=3, momentum=0.9, eval_every=2)
     start_run(config, folder / "whole")
     expected = outcome(folder / "whole")
     began = time.monotonic()

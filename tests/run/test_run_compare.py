@@ -17,8 +17,9 @@ from evenstream.run import compare as compare_module
 from evenstream.run.compare import ATTEMPTS, Comparison, compare, run_folder, write_summary
 from evenstream.run.config import RunConfig
 from evenstream.run.files import exclusive
+from evenstream.run.folder import read_metrics
 from evenstream.run.interruption import Interrupted
-from evenstream.run.runner import read_metrics, start_run
+from evenstream.run.runner import start_run
 from evenstream.run.workers import Answer
 from small_runs import outcome, save_table, small_config
 
@@ -49,7 +50,7 @@ def make_alone(comparison, folder):
 def without_seconds(summary):
     return json.loads(
         json.dumps(summary),
-        object_hook=lambda entry: {k: v for k, v in entry.items() if k != "train_seconds"},
+        object_hook=lambda entry: {k: v for k, v in entry.items() if not k.endswith("_seconds")},
     )
 
 

@@ -55,10 +55,12 @@ def test_plain_lines_now_and_then(monkeypatch):
 def test_bar(tmp_path):
     screen = console(True)
     table = save_table(tmp_path / "table.npz")
-    start_run(small_config(table), tmp_path / "run", make_progress(screen))
+    config = small_config(table, eval_every=5)
+    found = start_run(config, tmp_path / "run", make_progress(screen))
     text = screen.file.getvalue()
     for part in ("er-las  seed 0", "20/20", "loss ", "samples/s", "after task 2: average accuracy"):
         assert part in text
+    assert f"online accuracy {found['online']['accuracy'][-1]:.1f} %" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0  # the cursor is back
 
 

@@ -18,13 +18,14 @@ from evenstream.errors import CheckpointError, DataError, EvenstreamError, Input
 from evenstream.learner.learner import Learner
 from evenstream.methods import METHODS
 from evenstream.methods.er import ER
-from evenstream.run import environment, runner
+from evenstream.run import environment, preparation, runner, session
 from evenstream.run.config import RunConfig
 from evenstream.run.environment import describe_environment
 from evenstream.run.events import read_events
 from evenstream.run.files import exclusive
+from evenstream.run.folder import read_metrics
 from evenstream.run.interruption import Interrupted
-from evenstream.run.runner import read_metrics, resume_run, start_run
+from evenstream.run.runner import resume_run, start_run
 from small_runs import METRIC_TIMES, StopAfter, outcome, save_images, save_table, small_config
 
 
@@ -32,7 +33,7 @@ from small_runs import METRIC_TIMES, StopAfter, outcome, save_images, save_table
 def quick(monkeypatch):
     """Describe the machine once."""
     known = describe_environment()
-    monkeypatch.setattr(runner, "describe_environment", lambda: known)
+    monkeypatch.setattr(environment, "describe_environment", lambda: known)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +117,8 @@ def test_a_task_without_training_samples_counts_as_unlearned(table, tmp_path, mo
         stream.tasks[0] = type(first)(first.classes, first.train[:0], first.test)
         return stream
 
-    open_stream = runner.open_stream
-    monkeypatch.setattr(runner, "open_stream", gap)
+    open_stream = preparation.open_stream
+    monkeypatch.setattr(preparation, "open_stream", gap)
     found = start_run(small_config(table), tmp_path / "run")
     assert found["accuracy_matrix"][0] == [0.0, None]
     assert found["steps"] == 10
@@ -174,6 +175,18 @@ def with_needs(monkeypatch):
     return make
 
 
+def hide_boundaries(monkeypatch):
+    """Let every stream keep its boundaries to itself."""
+    real = preparation.open_stream
+
+    def hiding(*arguments, **options):
+        stream = real(*arguments, **options)
+        stream.boundaries = False
+        return stream
+
+    monkeypatch.setattr(preparation, "open_stream", hiding)
+
+
 def test_needs_are_checked_against_the_stream(table, tmp_path, with_needs, monkeypatch):
     with_needs("second_pass")
     with pytest.raises(InputError, match="needy passes twice"):
@@ -182,18 +195,27 @@ def test_needs_are_checked_against_the_stream(table, tmp_path, with_needs, monke
     with pytest.raises(InputError, match="needy trains only from memory"):
         start_run(small_config(table, "needy", memory=0), tmp_path / "run")
     with_needs("boundaries")
-    monkeypatch.setattr(runner.Stream, "boundaries", False)
-    with pytest.raises(InputError, match="needy needs task boundaries"):
+    hide_boundaries(monkeypatch)
+    with pytest.raises(InputError, match=r"needy needs task boundaries, and .* does not say"):
         start_run(small_config(table, "needy"), tmp_path / "run")
-    with pytest.raises(InputError, match="prior=macro needs task boundaries"):
+    with pytest.raises(InputError, match="prior=macro needs each task's label counts"):
         start_run(small_config(table, "er-las:prior=macro"), tmp_path / "run")
     assert names(tmp_path) == []
 
 
-def test_streams_without_boundaries(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner.Stream, "boundaries", False)
-    start_run(small_config(table), tmp_path / "run")
-    assert read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]["task"] == -1
+def test_streams_without_boundaries_never_tell_them(table, tmp_path, monkeypatch):
+    def told(*arguments):
+        raise AssertionError("the learner was told of a boundary")
+
+    hide_boundaries(monkeypatch)
+    for name in ("start_task", "end_task"):
+        monkeypatch.setattr(Learner, name, told)
+    found = start_run(small_config(table, "fine-tune", batch=3), tmp_path / "run")
+    learner = read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]
+    assert (learner["task"], learner["in_task"], learner["task_counts"]) == (-1, False, None)
+    assert (found["steps"], found["samples"]) == (27, 80)  # one short batch, at the very end
+    rows = [event["rows"] for event in read_events(tmp_path / "run") if "rows" in event]
+    assert rows == [3] * 26 + [2]
 
 
 def test_folder_that_holds_something(table, tmp_path):
@@ -247,6 +269,8 @@ CASES = {
     "random": {"method": "er-las:prior=random", "class_order": "seed", "seed": 5},
     "joint": {"method": "joint", "optimizer": "adam"},
     "images": {"network": "convnet", "augment": "crop1+flip", "momentum": 0.9},
+    "online": {"eval_every": 3, "eval_images": 9, "eval_future": True},
+    "schedule": {"batch_schedule": "increase", "batch": 8, "eval_every": 4},
 }
 
 
@@ -506,7 +530,7 @@ def test_config_with_other_entries(table, tmp_path):
 
 
 def test_two_processes_do_not_work_in_the_same_folder(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "exclusive", functools.partial(exclusive, patience=0.05))
+    monkeypatch.setattr(session, "exclusive", functools.partial(exclusive, patience=0.05))
     with pytest.raises(Interrupted):
         start_run(small_config(table), tmp_path / "run", stop=StopAfter(3))
     before = outcome(tmp_path / "run")

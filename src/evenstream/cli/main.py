@@ -12,6 +12,8 @@ import tyro
 from evenstream import __version__
 from evenstream.cli import data_commands
 from evenstream.cli.catalogue_commands import methods, streams
+from evenstream.cli.live_commands import learn, predict
+from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.errors import EvenstreamError
 from evenstream.run.progress import format_warning
@@ -37,6 +39,9 @@ COMMANDS: Commands = {
     "compare": compare,
     "resume": resume,
     "report": report,
+    "learn": learn,
+    "predict": predict,
+    "pretrain": pretrain,
     "methods": methods,
     "streams": streams,
     "data": data,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -13,12 +12,14 @@ import tyro
 
 from evenstream.cli.settings import Settings
 from evenstream.errors import InputError
+from evenstream.run.files import safe_name
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from evenstream.run.compare import Comparison
     from evenstream.run.config import RunConfig
+    from evenstream.streams import Stream
 
 MethodName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
 MethodNames = Annotated[
@@ -48,14 +49,18 @@ def run(method: MethodName, settings: SettingsFlags = Settings(), out: NewFolder
         out: Folder for the run; must be new or empty.
     """
     from evenstream.methods import make_method
+    from evenstream.run.folder import claim_folder
+    from evenstream.run.preparation import fit
     from evenstream.run.progress import make_progress
-    from evenstream.run.runner import claim_folder, execute, fit
+    from evenstream.run.runner import execute
 
     make_method(method)  # a wrong name is said before any data is loaded
     stream = settings.open()
     config = settings.resolve(method, stream.protocol)
-    stream = fit(config, stream)
-    folder = out or Path("out") / f"{_slug(config.stream)}_{_slug(method)}_seed-{config.seed}"
+    fit(config, stream)
+    _note_missing_weights(config, stream)
+    name = f"{safe_name(config.stream)}_{safe_name(method)}_seed-{config.seed}"
+    folder = out or Path("out") / name
     claim_folder(folder, config)
     console = _console()
     _print_settings(console, config, f"{method} on {config.stream}, seed {config.seed}")
@@ -86,7 +91,8 @@ def compare(
     """
     from evenstream.methods import make_method
     from evenstream.run.compare import Comparison
-    from evenstream.run.runner import claim_folder, fit
+    from evenstream.run.folder import claim_folder
+    from evenstream.run.preparation import fit
 
     if not methods:
         raise InputError("name at least one method to compare")
@@ -96,8 +102,9 @@ def compare(
     comparison = Comparison(methods, seeds, settings.resolve(methods[0], stream.protocol))
     for method in methods:
         fit(settings.resolve(method, stream.protocol), stream)
-    name = _slug(comparison.settings.stream)
-    folder = out or Path("out") / f"{name}_{'_'.join(map(_slug, methods))}"
+    _note_missing_weights(comparison.settings, stream)
+    name = safe_name(comparison.settings.stream)
+    folder = out or Path("out") / f"{name}_{'_'.join(map(safe_name, methods))}"
     n_jobs = _jobs(jobs, comparison.settings.threads)
     del stream  # the workers load it themselves
     claim_folder(folder, comparison)
@@ -105,7 +112,7 @@ def compare(
 
 
 def resume(directory: Folder, jobs: int = 0) -> int:
-    """Go on with a run or a comparison that was stopped, exactly where it stopped.
+    """Go on with a run, comparison or pre-training that was stopped, exactly where it stopped.
 
     Example: evenstream resume out/first
 
@@ -114,12 +121,16 @@ def resume(directory: Folder, jobs: int = 0) -> int:
         jobs: Runs at the same time, for a comparison (0: one for each core).
     """
     from evenstream.checkpoint import has_checkpoint
+    from evenstream.cli.pretrain_commands import resume_pretraining
     from evenstream.run.compare import Comparison, finished_runs
-    from evenstream.run.config import COMPARISON, RunConfig
+    from evenstream.run.config import COMPARISON, PRETRAINING, RunConfig
+    from evenstream.run.folder import CHECKPOINTS, finished_metrics
     from evenstream.run.progress import make_progress
-    from evenstream.run.runner import CHECKPOINTS, finished_metrics, resume_run
+    from evenstream.run.runner import resume_run
 
     console = _console()
+    if (directory / PRETRAINING).exists():
+        return resume_pretraining(directory)
     if (directory / COMPARISON).exists():
         comparison = Comparison.read(directory)
         if len(finished_runs(comparison, directory)) == len(list(comparison.runs())):
@@ -169,8 +180,8 @@ def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
     from evenstream.report import write_report
     from evenstream.report.summary import render_table
     from evenstream.run.compare import compare as run_all
-    from evenstream.run.compare import write_summary
-    from evenstream.run.runner import resume_command
+    from evenstream.run.compare import online_statements, write_summary
+    from evenstream.run.folder import resume_command
 
     console = _console()
     settings = comparison.settings
@@ -191,6 +202,8 @@ def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
     if len(errors) < total:
         for table in render_table(write_summary(comparison, folder)):
             console.print(table)
+        for statement in online_statements(comparison, folder):
+            _say(console, f"A_AUC {statement}")
         _say(console, f"report: {write_report(folder)}")
     if errors:
         again = f"`{resume_command(folder)}` tries again"
@@ -209,10 +222,6 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.+-]+", "_", Path(text).name)
-
-
 def _jobs(asked: int, threads: int) -> int:
     """How many runs at the same time; 0 means as many as the cores have room for."""
     if asked < 0:
@@ -220,11 +229,21 @@ def _jobs(asked: int, threads: int) -> int:
     return asked or max(1, (os.cpu_count() or 1) // threads)
 
 
+def _note_missing_weights(config: RunConfig, stream: Stream) -> None:
+    from evenstream.run.initial_weights import note_missing
+
+    note = note_missing(config, stream)
+    if note:
+        _say(_console(), f"note: {note}")
+
+
 def _print_settings(console: Console, config: RunConfig, title: str) -> None:
     _say(console, title, style="bold")
+    schedule = "" if config.batch_schedule == "constant" else f" ({config.batch_schedule})"
     _say(
         console,
-        f"network {config.network}, memory {config.memory}, batch {config.batch} + "
+        f"network {config.network}{f' from {config.weights}' if config.weights else ''}, "
+        f"memory {config.memory}, batch {config.batch}{schedule} + "
         f"{config.replay_batch} replayed, lr {config.lr:g}, {config.optimizer}, augmentation "
         f"{config.augment}, classes by {config.class_order}, {config.device}, dtype {config.dtype}",
         style="dim",
@@ -232,12 +251,21 @@ def _print_settings(console: Console, config: RunConfig, title: str) -> None:
 
 
 def _print_result(console: Console, metrics: dict[str, Any], folder: Path) -> None:
+    from evenstream.report.formats import count
+
     forgetting = "" if metrics["F_T"] is None else f", forgetting F_T {metrics['F_T']:.1f}"
     _say(
         console,
         f"average accuracy A_T {metrics['A_T']:.1f} %{forgetting}; "
         f"{metrics['steps']} steps in {metrics['train_seconds']:.1f} s, "
-        f"{metrics['samples_per_second']:,.0f} samples/s, {metrics['dtype']}",
+        f"{metrics['samples_per_second']:,.0f} samples/s, {metrics['dtype']}; "
+        f"evaluation {metrics['eval_seconds']:.1f} s",
     )
+    if metrics.get("A_AUC") is not None:
+        _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {metrics['online']['statement']}")
+    for part, what in (("train", "training"), ("test", "test")):
+        skipped = metrics.get(f"skipped_{part}", {}).get("count", 0)
+        if skipped:
+            _say(console, f"left out as unreadable: {count(skipped, f'{what} sample')}")
     page = f"`evenstream report {shlex.quote(str(folder))}` makes a page of them"
     _say(console, f"results: {folder}; {page}")

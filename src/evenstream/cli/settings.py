@@ -35,7 +35,12 @@ class Settings:
     lr: StreamFloat = None
     """Learning rate."""
     network: StreamText = None
-    """mlp, convnet, resnet18 or slim-resnet18."""
+    """mlp, mlp-norm, convnet, resnet18, slim-resnet18, resnet18-imagenet or resnet34."""
+    weights: Annotated[
+        Path | None,
+        tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: start from scratch)"),
+    ] = None
+    """Weights that the network starts from: .safetensors, .pth or .pt, torchvision's names."""
     augment: StreamText = None
     """none, or parts joined by +: crop, flip, resized-crop."""
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -59,6 +64,18 @@ class Settings:
         tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: 0.2 if it has none)"),
     ] = None
     """Part of an .npz file without a test set that is kept for testing."""
+    batch_schedule: Literal["constant", "increase", "decrease", "random"] = "constant"
+    """How the batch size changes from task to task; --batch is the largest."""
+    corrupt: Literal["stop", "skip"] = "stop"
+    """What to do about an image that cannot be read; those skipped are counted."""
+    eval_every: StreamInt = None
+    """Steps between online evaluations, for A_AUC (the paper: 5); 0 means none."""
+    eval: Literal["subset", "full"] = "subset"
+    """Test samples of online evaluations; full (the paper's) can cost 8 times the training."""
+    eval_images: int = 1000
+    """Size of the subset: fixed, balanced over classes, the same for all methods and seeds."""
+    eval_future: bool = False
+    """Test on tasks not begun as well (FWT, F_T to the letter); doubles the cost of evaluation."""
     checkpoint_every: int = 500
     """Steps between checkpoints (there is one after each task anyway)."""
 
@@ -77,6 +94,7 @@ class Settings:
             class_order=self.class_order,
             tasks=self.tasks,
             test_fraction=self.test_fraction,
+            corrupt=self.corrupt,
         )
 
     def resolve(self, method: str, protocol: Protocol) -> RunConfig:
@@ -88,11 +106,24 @@ class Settings:
             if values[field.name] is None:
                 values[field.name] = getattr(protocol, field.name)
         values["stream"] = self._stream_name()
+        values |= self._weights()
         values["tasks"] = self.tasks or 0
         values["test_fraction"] = self.test_fraction or 0.0
+        if values.pop("eval") == "full":
+            values["eval_images"] = 0
         return RunConfig(method=method, **values)
 
+    def _weights(self) -> dict[str, str]:
+        """The file's path in full, and what is in it, so that a run can be made again."""
+        if self.weights is None:
+            return {"weights": "", "weights_sha256": ""}
+        from evenstream.networks.weights import file_digest
+
+        path = self.weights.expanduser().absolute()
+        return {"weights": str(path), "weights_sha256": file_digest(path)}
+
     def _stream_name(self) -> str:
-        """A file's path in full, so that a run can be resumed from anywhere."""
-        is_file = self.stream.endswith(".npz")
-        return str(Path(self.stream).expanduser().absolute()) if is_file else self.stream
+        """A path in full, so that a run can be resumed from anywhere."""
+        from evenstream.streams.opening import absolute_name
+
+        return absolute_name(self.stream)

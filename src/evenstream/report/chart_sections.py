@@ -9,13 +9,17 @@ import numpy as np
 from evenstream.report.charts.bars import share_fits, share_svg, share_top
 from evenstream.report.charts.canvas import Size
 from evenstream.report.charts.heatmap import matrix_size, matrix_svg
-from evenstream.report.charts.lines import accuracy_svg, seconds_svg
-from evenstream.report.formats import plain
-from evenstream.report.html import breakable, details, labelled, lines, scroll
+from evenstream.report.charts.lines import accuracy_svg, online_svg, seconds_svg
+from evenstream.report.charts.strip import classes_per_column, strip_svg
+from evenstream.report.formats import common, plain
+from evenstream.report.html import breakable, details, escape, labelled, lines, scroll
 from evenstream.report.legend import legend, method_label, truth_item
+from evenstream.report.measures import AREA
+from evenstream.report.runs import Run, number
 from evenstream.report.series import Array, Series
 
 _WIDE, _NARROW, _PANEL = (720, 340), (340, 280), (340, 180)
+_NAMED_CLASSES = 200  # beyond, the recall of each class is in metrics.json only
 
 
 def accuracy(series: Sequence[Series]) -> str:
@@ -38,6 +42,63 @@ def accuracy(series: Sequence[Series]) -> str:
         "accuracy", "Accuracy after each task", caption,
         legend(final, "After the last task"), charts + table,
     )  # fmt: skip
+
+
+def online(series: Sequence[Series], runs: Sequence[Run]) -> str:
+    """Show the online accuracy over the steps."""
+    if not series:
+        return ""
+    measured = common(run.online.get("statement") for run in runs)
+    several = any(len(s.seeds) > 1 for s in series)
+    band = " The band is one standard deviation over seeds." if several else ""
+    caption = (
+        "Accuracy on the test samples of all classes observed so far, measured during training "
+        f"{escape(measured)}. A<sub>AUC</sub> is the area under the line.{band}"
+    )
+    areas = [(s, _area(s, runs)) for s in series]
+    label = (
+        "Line chart of online accuracy over training steps. Area under the curve: "
+        f"{', '.join(f'{s.name} {area}' for s, area in areas)}."
+    )
+    charts = _two_sizes(lambda size, salt: online_svg(series, size, salt), "online", label)
+    key = legend(areas, "A_AUC")
+    return _section("online", "Accuracy while learning", caption, key, charts)
+
+
+def _area(series: Series, runs: Sequence[Run]) -> str:
+    """Return the mean A_AUC of a method."""
+    found = [number(run.metrics.get(AREA.key)) for run in runs if run.method == series.name]
+    known = [value for value in found if value is not None]
+    return f"{plain(sum(known) / len(known))} %" if known else "–"
+
+
+def recalls(series: Sequence[Series], classes: Sequence[str]) -> str:
+    """Show how many samples of each class are recognised at the end."""
+    if not series or not classes:
+        return ""
+    each = classes_per_column(len(classes))
+    shared = f" Each column is the mean of {each} neighbours." if each > 1 else ""
+    caption = (
+        "Each column is a class, in the order of the data set; the stronger the colour, the more "
+        f"of its test samples the finished model recognises.{shared}"
+    )
+    lowest = [(s, f"{plain(float(np.nanmin(s.recall)))} %") for s in series]
+    strips = []
+    for s in series:
+        label = f"Recall of each class by {s.name}; the lowest is {plain(np.nanmin(s.recall))} %."
+        svgs = "".join(
+            f'<div class="{kind}">'
+            f"{labelled(strip_svg(s.recall, width, f'recall{s.index}-{kind}'), label)}</div>"
+            for kind, (width, _) in (("wide", _WIDE), ("narrow", _NARROW))
+        )
+        strips.append(f'<div class="strip"><h3>{method_label(s)}</h3>{svgs}</div>')
+    table = ""
+    if len(classes) <= _NAMED_CLASSES:
+        columns = [(breakable(s.name), s.recall) for s in series]
+        table = _numbers(columns, "Recall of each class, in %.", "Class", list(classes))
+    scale = '<p class="scale" aria-hidden="true">0 %<i></i>100 %</p>'
+    key = legend(lowest, "Lowest recall of a class") + scale
+    return _section("recalls", "Recall of each class", caption, key, lines(strips) + table)
 
 
 def matrices(series: Sequence[Series]) -> str:
@@ -164,15 +225,22 @@ def _two_sizes(draw: Callable[[Size, str], str], name: str, label: str) -> str:
     )
 
 
-def _numbers(columns: Sequence[tuple[str, Array]], caption: str) -> str:
-    """Return the numbers of a chart, one row for each task."""
+def _numbers(
+    columns: Sequence[tuple[str, Array]],
+    caption: str,
+    of: str = "Task",
+    names: Sequence[str] | None = None,
+) -> str:
+    """Return the numbers of a chart, one row for each task, or for each class by name."""
     heads = "".join(f'<th scope="col">{name}</th>' for name, _ in columns)
+    names = names or [str(n + 1) for n in range(len(columns[0][1]))]
     rows = [
-        f'<tr><th scope="row">{task}</th>{"".join(f"<td>{plain(v)}</td>" for v in values)}</tr>'
-        for task, values in enumerate(zip(*(c for _, c in columns), strict=True), start=1)
+        f'<tr><th scope="row">{escape(name)}</th>'
+        f"{''.join(f'<td>{plain(v)}</td>' for v in values)}</tr>"
+        for name, *values in zip(names, *(c for _, c in columns), strict=True)
     ]
     table = (
-        f"<table><caption>{caption}</caption><thead><tr><th scope='col'>Task</th>{heads}</tr>"
+        f"<table><caption>{caption}</caption><thead><tr><th scope='col'>{of}</th>{heads}</tr>"
         f"</thead><tbody>\n{lines(rows)}\n</tbody></table>"
     )
     return details("Show the numbers", scroll(table, caption))

@@ -30,6 +30,12 @@ class Content:
     series: Sequence[Series]
     summary: Mapping[str, Any]
 
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes; none if the runs do not agree on their number."""
+        names = [run.classes for run in self.finished if run.classes]
+        return names[0] if len({len(found) for found in names}) == 1 else []
+
     @classmethod
     def read(cls, directory: Path) -> Content:
         """Read a run or comparison directory."""

@@ -92,14 +92,17 @@ and loads nothing from the network.</footer>
 
 def _sections(content: Content) -> str:
     """Return all sections that have something to show."""
-    parts = [sections.unfinished(content)]
+    parts = [sections.unfinished(content), sections.skipped(content)]
     if content.series:
         parts += [
             sections.results(content),
             chart_sections.accuracy(content.series),
+            chart_sections.online([s for s in content.series if len(s.steps)], content.finished),
             chart_sections.matrices(content.series),
             chart_sections.shares([s for s in content.series if s.has_share]),
+            chart_sections.recalls([s for s in content.series if s.has_recall], content.classes),
             chart_sections.seconds([s for s in content.series if s.has_seconds]),
+            sections.further(content),
         ]
     parts.append(sections.setup(content))
     return lines([part for part in parts if part])

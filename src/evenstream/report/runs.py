@@ -83,6 +83,27 @@ class Run:
         except (InputError, TypeError, ValueError):
             return 0
 
+    @property
+    def online(self) -> Mapping[str, Any]:
+        """The online accuracies and how they were measured; empty if they were not."""
+        found = self.metrics.get("online")
+        if not isinstance(found, dict) or not isinstance(found.get("accuracy"), list):
+            return {}
+        return found if isinstance(found.get("every"), int) else {}
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of all classes; none in runs of older versions."""
+        found = self.metrics.get("classes")
+        return list(map(str, found)) if isinstance(found, list) else []
+
+    def skipped(self, part: str) -> tuple[int, list[str]]:
+        """How many samples of a part (train, test) could not be read, and the first of them."""
+        found = self.metrics.get(f"skipped_{part}")
+        if not isinstance(found, dict) or not isinstance(found.get("count"), int):
+            return 0, []
+        return found["count"], [str(name) for name in found.get("first", [])]
+
     def _configured(self, key: str) -> str:
         """Return a name from the configuration; empty if it has none."""
         try:

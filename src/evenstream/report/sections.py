@@ -9,6 +9,7 @@ from evenstream.report.content import Content
 from evenstream.report.formats import common, count, format_interval, seconds_digits, verdict
 from evenstream.report.html import card, code, details, escape, lines, scroll, spread
 from evenstream.report.legend import method_label
+from evenstream.report.measures import AREA, FURTHER, Measure, known
 from evenstream.report.runs import Run
 from evenstream.report.series import Series
 from evenstream.report.summary import pairs
@@ -45,23 +46,32 @@ def _state(run: Run) -> str:
     )
 
 
-_RESULTS_HEAD = """<thead role="rowgroup"><tr role="row">
-<th role="columnheader" scope="col">Method</th>
-<th role="columnheader" scope="col">Final accuracy, A<sub>T</sub>
-<small>%, higher is better</small></th>
-<th role="columnheader" scope="col">Forgetting, F<sub>T</sub>
-<small>points, lower is better</small></th>
-<th role="columnheader" scope="col">Seeds</th>
-<th role="columnheader" scope="col">Training time<small>seconds</small></th>
-</tr></thead>"""
+def skipped(content: Content) -> str:
+    """Name samples that could not be read and are missing from the results."""
+    items = []
+    for run in content.runs:
+        for part, what in (("train", "training"), ("test", "test")):
+            n, first = run.skipped(part)
+            if n:
+                more = f" and {n - len(first):,} more" if n > len(first) else ""
+                names = escape(", ".join(first)) + more
+                items.append(
+                    f"<li>{code(run.method)}, seed {escape(run.seed)}: "
+                    f"{count(n, f'{what} sample')}{details('Which', f'<p>{names}</p>')}</li>"
+                )
+    if not items:
+        return ""
+    title = "Samples that could not be read were left out"
+    return card("skipped", title, f"<ul>\n{lines(items)}\n</ul>", kind="card warn")
 
 
 def results(content: Content) -> str:
     """Return the final results of each method and the differences between them."""
     summary = content.summary
     best = max(summary, key=lambda name: summary[name]["A_T"]["mean"])
+    area = known((AREA,), summary)
     rows = [
-        _result_row(s, summary[s.name], best=len(summary) > 1 and s.name == best)
+        _result_row(s, summary[s.name], area=bool(area), best=len(summary) > 1 and s.name == best)
         for s in content.series
     ]
     several = any(len(entry["seeds"]) > 1 for entry in summary.values())
@@ -70,28 +80,74 @@ def results(content: Content) -> str:
         " The number after ± is the sample standard deviation over seeds: about how far one "
         "seed lands from the mean."
     )
-    table = f"""<table class="stack" role="table">
-<caption>{caption}</caption>
-{_RESULTS_HEAD}
-<tbody role="rowgroup">
-{lines(rows)}
-</tbody>
-</table>
+    measured = common(run.online.get("statement") for run in content.finished)
+    heads = [
+        ("Final accuracy, A<sub>T</sub>", "%, higher is better"),
+        *[("While learning, A<sub>AUC</sub>", m.unit) for m in area],
+        ("Forgetting, F<sub>T</sub>", "points, lower is better"),
+        ("Seeds", ""),
+        ("Training time", "seconds"),
+    ]
+    text = f"""{_stack(caption, heads, rows)}
 <p class="quiet">Final accuracy is the share of test samples classified correctly at the end,
 averaged over all tasks. Forgetting is how far the accuracy on earlier tasks fell from its best,
-in percentage points.{note if several else ""}</p>
+in percentage points.{
+        "".join(f" A<sub>AUC</sub> is {m.meaning}, measured {escape(measured)}." for m in area)
+    }{note if several else ""}</p>
 {_differences(summary)}"""
-    return card("results", "Results", table)
+    return card("results", "Results", text)
 
 
-def _result_row(series: Series, entry: Mapping[str, Any], *, best: bool) -> str:
-    """Return a method's row, which becomes a small list on narrow screens."""
+def _result_row(series: Series, entry: Mapping[str, Any], *, area: bool, best: bool) -> str:
+    """Return a method's row."""
     cells = {
         "Final accuracy": spread(entry["A_T"]),
+        **({"While learning": _measured(entry, AREA)} if area else {}),
         "Forgetting": spread(entry["F_T"]),
         "Seeds": str(len(entry["seeds"])),
         "Training seconds": spread(entry["train_seconds"], seconds_digits(entry)),
     }
+    return _stack_row(series, cells, best=best)
+
+
+def further(content: Content) -> str:
+    """Return the measures beside accuracy and forgetting, as far as there are any."""
+    measures = known(FURTHER, content.summary)
+    if not measures:
+        return ""
+    rows = [
+        _stack_row(s, {m.name: _measured(content.summary[s.name], m) for m in measures})
+        for s in content.series
+    ]
+    table = _stack("After the last task.", [(m.name, m.unit) for m in measures], rows)
+    meanings = "".join(f"<dt>{m.name}</dt><dd>{m.meaning}</dd>" for m in measures)
+    words = details("What these are", f'<dl class="meanings">{meanings}</dl>')
+    return card("further", "Further measures", f"{scroll(table, 'Further measures')}\n{words}")
+
+
+def _measured(entry: Mapping[str, Any], measure: Measure) -> str:
+    """Return mean and deviation of a measure, or a dash."""
+    found = entry.get(measure.key, {"mean": None, "std": None})
+    return spread({k: found[k] and measure.factor * found[k] for k in ("mean", "std")})
+
+
+def _stack(caption: str, heads: Sequence[tuple[str, str]], rows: list[str]) -> str:
+    """Return a table of methods whose rows become small lists on narrow screens."""
+    columns = "".join(
+        f'<th role="columnheader" scope="col">{name}{f"<small>{unit}</small>" if unit else ""}</th>'
+        for name, unit in [("Method", ""), *heads]
+    )
+    return f"""<table class="stack" role="table">
+<caption>{caption}</caption>
+<thead role="rowgroup"><tr role="row">{columns}</tr></thead>
+<tbody role="rowgroup">
+{lines(rows)}
+</tbody>
+</table>"""
+
+
+def _stack_row(series: Series, cells: Mapping[str, str], *, best: bool = False) -> str:
+    """Return a method's row of such a table."""
     body = "".join(
         f'<td role="cell" data-label="{label}"><span class="nowrap">{value}</span></td>'
         for label, value in cells.items()
@@ -129,17 +185,23 @@ seeds is an unlikely explanation; if it includes zero, more seeds are needed to 
 
 def _differences_table(found: Sequence[tuple[str, str, Mapping[str, Any]]]) -> str:
     """Return all differences in numbers."""
-    rows = [
-        f'<tr><th scope="row">{code(method)} minus {code(baseline)}</th>'
-        f'<td class="nowrap">{escape(format_interval(difference["A_T"]))}</td>'
-        f'<td class="nowrap">{escape(format_interval(difference["F_T"]))}</td>'
-        f"<td>{len(difference['seeds'])}</td>"
-        f'<td class="words">{escape(verdict(difference["A_T"]))}</td></tr>'
-        for method, baseline, difference in found
-    ]
+    columns = {"A_T": "Accuracy", AREA.key: "While learning", "F_T": "Forgetting"}
+    shown = [key for key in columns if any(key in difference for *_, difference in found)]
+    rows = []
+    for method, baseline, difference in found:
+        cells = "".join(
+            f'<td class="nowrap">{escape(format_interval(difference.get(key)))}</td>'
+            for key in shown
+        )
+        rows.append(
+            f'<tr><th scope="row">{code(method)} minus {code(baseline)}</th>{cells}'
+            f"<td>{len(difference['seeds'])}</td>"
+            f'<td class="words">{escape(verdict(difference["A_T"]))}</td></tr>'
+        )
     head = (
-        '<th scope="col">Pair</th><th scope="col">Accuracy</th><th scope="col">Forgetting</th>'
-        '<th scope="col">Seeds</th><th scope="col" class="words">In words</th>'
+        '<th scope="col">Pair</th>'
+        + "".join(f'<th scope="col">{columns[key]}</th>' for key in shown)
+        + '<th scope="col">Seeds</th><th scope="col" class="words">In words</th>'
     )
     table = (
         "<table><caption>Mean difference in points [95 % interval].</caption>"
@@ -184,7 +246,7 @@ def _configurations(content: Content) -> str:
 
 def _environment(runs: Sequence[Run]) -> str:
     """Show software and machine."""
-    keys = dict.fromkeys(key for run in runs for key in run.env)
+    keys = dict.fromkeys(key for run in runs for key in run.env if key != "resumed")
     rows = "".join(
         f'<tr><th scope="row">{escape(key)}</th><td class="words">'
         f"{escape(common(run.env.get(key) for run in runs))}</td></tr>"

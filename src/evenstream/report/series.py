@@ -32,6 +32,10 @@ class Series:
         share: mean share of the predictions on each task's classes; NaN if not known.
         truth: true share of the samples; NaN if not known.
         seconds: mean training seconds up to the end of each task; NaN if not known.
+        steps: the steps after which the online accuracy was measured; none if it was not.
+        online: mean online accuracy at those steps.
+        online_std: its deviation over seeds; NaN with one seed.
+        recall: mean recall of each class of the data set, NaN if not known.
     """
 
     name: str
@@ -43,6 +47,10 @@ class Series:
     share: Array
     truth: Array
     seconds: Array
+    steps: Array
+    online: Array
+    online_std: Array
+    recall: Array
 
     @property
     def n_tasks(self) -> int:
@@ -58,6 +66,11 @@ class Series:
     def has_seconds(self) -> bool:
         """Whether it is known how long training took."""
         return not np.isnan(self.seconds).all()
+
+    @property
+    def has_recall(self) -> bool:
+        """Whether the recall of at least one class is known."""
+        return not np.isnan(self.recall).all()
 
 
 def collect(runs: Iterable[Run]) -> list[Series]:
@@ -93,9 +106,12 @@ def _series(name: str, index: int, runs: Sequence[Run]) -> Series:
     n = len(runs[0].metrics["tasks"])
     accuracy = np.stack([_vector(_accuracies(run.metrics), n) for run in runs])
 
-    def mean_of(key: str) -> Array:
-        return _mean(np.stack([_vector(run.metrics.get(key), n) for run in runs]))
+    def mean_of(key: str, size: int = n) -> Array:
+        return _mean(np.stack([_vector(run.metrics.get(key), size) for run in runs]))
 
+    curves = [run.online.get("accuracy", []) for run in runs]
+    points = max(map(len, curves))
+    online = np.stack([_vector(curve, points) for curve in curves])
     return Series(
         name=name,
         index=index,
@@ -106,6 +122,10 @@ def _series(name: str, index: int, runs: Sequence[Run]) -> Series:
         share=mean_of("prediction_share"),
         truth=mean_of("true_share"),
         seconds=mean_of("train_seconds_after_task"),
+        steps=runs[0].online.get("every", 1) * np.arange(1, points + 1, dtype=np.float64),
+        online=_mean(online),
+        online_std=_std(online),
+        recall=mean_of("class_recall", max(len(run.classes) for run in runs)),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenstream.errors import InputError
 from evenstream.report.formats import format_interval, format_spread, seconds_digits, verdict
+from evenstream.report.measures import AREA, FURTHER, known
 from evenstream.report.runs import number
 from evenstream.statistics import mean_std, paired_difference
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pairs", "render_table", "summarise"]
 
+_UNKNOWN = {"mean": None, "std": None}
 _Seeds = Mapping[int, Mapping[str, Any]]
 """The metrics of each seed of a method."""
 
@@ -28,10 +30,11 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
     Returns:
         A dictionary from method to its results, which can be written to JSON. `A_T`, `F_T` and
-        `train_seconds` each hold `mean`, `std` (sample deviation) and `values` (one for each of
-        the `seeds`). `minus` maps each earlier method with a common seed to the paired difference
-        from it: the common `seeds`, and `mean`, `low` and `high` (the ends of the 95 % interval),
-        `n` and `std` for `A_T` and `F_T`. What is not defined is `None`.
+        `train_seconds`, and `A_AUC` and the further measures if a run has them, each hold `mean`,
+        `std` (sample deviation) and `values` (one for each of the `seeds`). `minus` maps each
+        earlier method with a common seed to the paired difference from it: the common `seeds`,
+        and `mean`, `low` and `high` (the ends of the 95 % interval), `n` and `std` for `A_T`,
+        `F_T` and, if both have it, `A_AUC`. What is not defined is `None`.
 
     Raises:
         InputError: a seed of a method occurs twice.
@@ -47,9 +50,11 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for method, seeds in groups.items():
         minus = {earlier: _difference(seeds, groups[earlier]) for earlier in summary}
+        further = {m.key: _spread(seeds, m.key) for m in (AREA, *FURTHER)}
         summary[method] = {
             "A_T": _spread(seeds, "A_T"),
             "F_T": _spread(seeds, "F_T"),
+            **{key: found for key, found in further.items() if found["mean"] is not None},
             "seeds": list(seeds),
             "train_seconds": _spread(seeds, "train_seconds"),
             "minus": {earlier: found for earlier, found in minus.items() if found["seeds"]},
@@ -84,13 +89,17 @@ def _results_table(summary: Mapping[str, Any]) -> Table:
 
     table = Table(title="Results over seeds", title_justify="left")
     table.add_column("Method", overflow="fold")
-    headings = ("A_T %\nhigher is better", "F_T points\nlower is better", "Seeds", "Seconds")
+    area = bool(known((AREA,), summary))
+    headings = ["A_T %\nhigher\nis better", "F_T points\nlower\nis better", "Seeds", "Seconds"]
+    if area:
+        headings.insert(1, "A_AUC %\nhigher\nis better")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, entry in summary.items():
         table.add_row(
             Text(name),
             format_spread(entry["A_T"]),
+            *([format_spread(entry.get(AREA.key, _UNKNOWN))] if area else []),
             format_spread(entry["F_T"]),
             str(len(entry["seeds"])),
             format_spread(entry["train_seconds"], seconds_digits(entry)),
@@ -131,10 +140,11 @@ def _spread(seeds: _Seeds, key: str) -> dict[str, Any]:
 def _difference(later: _Seeds, earlier: _Seeds) -> dict[str, Any]:
     """Return the differences on the common seeds."""
     seeds = [seed for seed in later if seed in earlier]
-    return {
-        "seeds": seeds,
-        **{key: _interval([(later[s], earlier[s]) for s in seeds], key) for key in ("A_T", "F_T")},
-    }
+    both = [(later[seed], earlier[seed]) for seed in seeds]
+    found = {key: _interval(both, key) for key in ("A_T", "F_T", AREA.key)}
+    if found[AREA.key] is None:
+        del found[AREA.key]
+    return {"seeds": seeds, **found}
 
 
 def _interval(

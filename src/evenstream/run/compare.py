@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -15,7 +14,8 @@ import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.run.config import COMPARISON, CONFIG, RunConfig, read_toml
-from evenstream.run.files import exclusive, write_atomically
+from evenstream.run.files import exclusive, safe_name, write_atomically
+from evenstream.run.folder import finished_metrics, read_metrics, resume_command
 from evenstream.run.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.workers import work_off
 
@@ -71,7 +71,7 @@ class Comparison:
 
 def run_folder(out: Path, config: RunConfig) -> Path:
     """Where a run of a comparison lives; the method's name made safe for a file system."""
-    return out / "runs" / re.sub(r"[^A-Za-z0-9.+-]+", "_", config.method) / f"seed-{config.seed}"
+    return out / "runs" / safe_name(config.method) / f"seed-{config.seed}"
 
 
 def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> list[str]:
@@ -81,8 +81,6 @@ def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> lis
     then raise `Interrupted`. A run whose process is killed from outside goes on from its last
     checkpoint in a new one.
     """
-    from evenstream.run.runner import resume_command
-
     waiting: deque[tuple[RunConfig, Path]] = deque()
     killed: Counter[RunConfig] = Counter()
     errors: list[str] = []
@@ -116,8 +114,6 @@ def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> lis
 
 def finished_runs(comparison: Comparison, out: Path) -> dict[RunConfig, dict[str, Any]]:
     """The metrics of the runs that are finished already."""
-    from evenstream.run.runner import finished_metrics
-
     done = {}
     for config in comparison.runs():
         folder = run_folder(out, config)
@@ -143,11 +139,20 @@ def _make_or_finish(job: tuple[RunConfig, Path], stop: StopFlag) -> dict[str, An
 def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
     """Sum up the finished runs into `summary.json`."""
     from evenstream.report.summary import summarise
-    from evenstream.run.runner import read_metrics
 
-    found = [read_metrics(run_folder(out, config)) for config in comparison.runs()]
     order = {method: index for index, method in enumerate(comparison.methods)}
-    runs = sorted((run for run in found if run), key=lambda run: order[run["method"]])
-    summary = summarise(runs)
+    summary = summarise(sorted(_metrics(comparison, out), key=lambda run: order[run["method"]]))
     write_atomically(out / SUMMARY, json.dumps(summary, indent=1))
     return summary
+
+
+def online_statements(comparison: Comparison, out: Path) -> list[str]:
+    """Which test samples the online accuracies were measured on; one statement, if any."""
+    found = [run.get("online") for run in _metrics(comparison, out)]
+    return list(dict.fromkeys(online["statement"] for online in found if online))
+
+
+def _metrics(comparison: Comparison, out: Path) -> list[dict[str, Any]]:
+    """The metrics of all runs that have written some."""
+    found = [read_metrics(run_folder(out, config)) for config in comparison.runs()]
+    return [run for run in found if run]

@@ -6,20 +6,54 @@ import tomllib
 import typing
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.run.files import write_atomically
+from evenstream.streams.schedules import Schedule
 
 CONFIG = "config.toml"
 COMPARISON = "comparison.toml"
+PRETRAINING = "pretraining.toml"
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class TomlSettings:
+    """Settings that are kept in a file of the folder they belong to."""
+
+    FILE: ClassVar[str]
+
+    def write(self, folder: Path) -> None:
+        """Write the file."""
+        write_atomically(folder / self.FILE, tomli_w.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the file; refuses what this version does not know."""
+        return cls.from_values(folder / cls.FILE, read_toml(folder / cls.FILE))
+
+    @classmethod
+    def from_values(cls, path: Path, values: dict[str, Any]) -> Self:
+        """Check the names and types of values that were read from a file."""
+        hints = typing.get_type_hints(cls)
+        known = {field.name: field for field in fields(cls)}
+        wanted = {name for name, field in known.items() if field.default is MISSING}
+        for trouble, names in (
+            ("unknown entries", values.keys() - known),
+            ("no entry for", wanted - values.keys()),
+        ):
+            if names:
+                raise EvenstreamError(f"{path} has {trouble}: {', '.join(sorted(names))}")
+        return cls(**{name: _typed(path, name, v, hints[name]) for name, v in values.items()})
+
+
+@dataclass(frozen=True)
+class RunConfig(TomlSettings):
     """The full, resolved configuration of one run."""
+
+    FILE = CONFIG
 
     method: str
     stream: str
@@ -30,6 +64,9 @@ class RunConfig:
     lr: float
     network: str
     augment: str
+    weights: str = ""
+    """The file that the network starts from, if any."""
+    weights_sha256: str = ""
     optimizer: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -42,33 +79,24 @@ class RunConfig:
     test_fraction: float = 0.0
     """0: the data has a test set."""
     checkpoint_every: int = 500
+    batch_schedule: Schedule = "constant"
+    """How the batch size changes from task to task; `batch` is the largest."""
+    eval_every: int = 0
+    """Steps between online evaluations; 0: none."""
+    eval_images: int = 1000
+    """Test samples of online evaluations; 0: all."""
+    eval_future: bool = False
+    """Whether to test on the tasks ahead, too."""
+    corrupt: Literal["stop", "skip"] = "stop"
+    """What to do about a sample that cannot be read."""
 
     def __post_init__(self) -> None:
         for name in ("threads", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
-
-    def write(self, folder: Path) -> None:
-        """Write `config.toml`."""
-        write_atomically(folder / CONFIG, tomli_w.dumps(asdict(self)))
-
-    @classmethod
-    def read(cls, folder: Path) -> RunConfig:
-        """Read `config.toml`; refuses what a run of this version does not know."""
-        return cls.from_values(folder / CONFIG, read_toml(folder / CONFIG))
-
-    @classmethod
-    def from_values(cls, path: Path, values: dict[str, Any]) -> RunConfig:
-        """Check the names and types of values that were read from a file."""
-        hints = typing.get_type_hints(cls)
-        wanted = {field.name for field in fields(cls) if field.default is MISSING}
-        for trouble, names in (
-            ("unknown entries", values.keys() - hints),
-            ("no entry for", wanted - values.keys()),
-        ):
-            if names:
-                raise EvenstreamError(f"{path} has {trouble}: {', '.join(sorted(names))}")
-        return cls(**{name: _typed(path, name, v, hints[name]) for name, v in values.items()})
+        for name in ("eval_every", "eval_images"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must be 0 or more, got {getattr(self, name)}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

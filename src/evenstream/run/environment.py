@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from evenstream.run.files import write_atomically
+
+ENVIRONMENT = "env.json"
+
+
+def record_session(folder: Path, step: int) -> None:
+    """Write `env.json`: what a run was begun with, and what was different each time it went on."""
+    now = describe_environment()
+    path = folder / ENVIRONMENT
+    try:
+        first = json.loads(path.read_text(encoding="utf-8"))
+        sessions = first.setdefault("resumed", [])
+        sessions.append({"step": step} | {k: v for k, v in now.items() if first.get(k) != v})
+    except (OSError, ValueError, AttributeError):  # none yet, or not readable
+        first = now
+    write_atomically(path, json.dumps(first, indent=1))
 
 
 def describe_environment() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 ROTATE_BYTES = 16 * 2**20
 EVALUATED = "evaluated"
+ONLINE = "online"
 _NAME = "events.jsonl"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +13,11 @@ from pathlib import Path
 from evenstream.errors import EvenstreamError
 
 TEMPORARY = ".tmp"
+
+
+def safe_name(text: str) -> str:
+    """The name of a method, or the last part of a stream's, as the name of a file."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", text.rpartition("/")[2])
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

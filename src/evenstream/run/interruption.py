@@ -24,16 +24,22 @@ class StopFlag(Protocol):
         ...
 
 
+class Stop(threading.Event):
+    """A request to stop; while nothing is `unfinished`, it is made by a `KeyboardInterrupt`."""
+
+    unfinished = True
+
+
 @contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
+def stop_on_signal() -> Iterator[Stop]:
     """Turn Ctrl-C and SIGTERM into a request to stop after the step; twice stops at once."""
-    stop = threading.Event()
+    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
     def request(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+        if stop.is_set() or not stop.unfinished:
             raise KeyboardInterrupt
         stop.set()
 

@@ -22,8 +22,14 @@ class Progress:
     def step(self, result: StepResult, samples: int) -> None:
         """A step was made."""
 
+    def online(self, accuracy: float | None) -> None:
+        """The accuracy on the classes observed so far was measured."""
+
+    def evaluating(self, task: int) -> None:
+        """A task is over and is being evaluated."""
+
     def evaluated(self, task: int, average: float | None) -> None:
-        """A task is over; its average accuracy is known."""
+        """The average accuracy after a task is known."""
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """The run is over."""
@@ -39,11 +45,15 @@ class Silent(Progress):
 class _Counting(Progress):
     """Keeps the numbers that both forms show."""
 
+    part = "task"
+    """What comes to an end when there is an evaluation."""
+
     def start(self, method: str, seed: int, steps: int, done: int) -> None:
         """Remember the totals and the clock."""
         self.title = f"{method}  seed {seed}"
         self.steps, self.done, self.first = steps, done, done
         self.samples, self.began, self.loss = 0, time.monotonic(), float("nan")
+        self.seen = ""
 
     def step(self, result: StepResult, samples: int) -> None:
         """Count."""
@@ -52,10 +62,14 @@ class _Counting(Progress):
         if result.loss is not None:
             self.loss = result.loss
 
+    def online(self, accuracy: float | None) -> None:
+        """Show it from now on."""
+        self.seen = f"  online accuracy {_percent(accuracy)}"
+
     def status(self) -> str:
-        """Loss and speed."""
+        """Loss, online accuracy and speed."""
         elapsed = max(time.monotonic() - self.began, 1e-9)
-        return f"loss {self.loss:.3f}  {self.samples / elapsed:,.0f} samples/s"
+        return f"loss {self.loss:.3f}{self.seen}  {self.samples / elapsed:,.0f} samples/s"
 
 
 class PlainLines(_Counting):
@@ -80,7 +94,7 @@ class PlainLines(_Counting):
 
     def evaluated(self, task: int, average: float | None) -> None:
         """Say how well the task went."""
-        self._print(f"after task {task + 1}: average accuracy {_percent(average)}")
+        self._print(f"after {self.part} {task + 1}: average accuracy {_percent(average)}")
 
     def _print(self, text: str) -> None:
         self._said = time.monotonic()
@@ -114,10 +128,15 @@ class LiveBar(_Counting):
         super().step(result, samples)
         self._bar.update(self._task, completed=self.done, status=self.status())
 
+    def evaluating(self, task: int) -> None:
+        """Say why the bar stands still."""
+        self._bar.update(self._task, status=f"evaluating after {self.part} {task + 1}")
+
     def evaluated(self, task: int, average: float | None) -> None:
         """Print a line above the bar."""
-        text = f"  after task {task + 1}: average accuracy {_percent(average)}"
+        text = f"  after {self.part} {task + 1}: average accuracy {_percent(average)}"
         self._bar.console.print(text, highlight=False)
+        self._bar.update(self._task, status=self.status())
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Leave the finished bar on the screen."""
@@ -128,9 +147,11 @@ class LiveBar(_Counting):
         self._bar.stop()
 
 
-def make_progress(console: Console) -> Progress:
+def make_progress(console: Console, part: str = "task") -> Progress:
     """The form that suits where the output goes."""
-    return LiveBar(console) if console.is_terminal else PlainLines(console)
+    progress = LiveBar(console) if console.is_terminal else PlainLines(console)
+    progress.part = part
+    return progress
 
 
 def format_warning(message: Warning | str, *where: Any, **line: Any) -> str:

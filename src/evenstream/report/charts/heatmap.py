@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import PathPatch
 
+_Shades = list[tuple[float, list[tuple[int, int]]]]
 _MARGINS = Margins(left=44, right=6, top=40, bottom=6)
 _LEAST = 20  # pixels of a cell below which it has neither a gap nor a number
 
@@ -56,14 +57,21 @@ def _cell(n_tasks: int) -> float:
 def _draw(ax: Axes, matrix: Array, colours: Colours) -> None:
     """Draw cells, numbers and labels."""
     cell = _cell(len(matrix))
-    for opacity, cells in _shades(matrix):
-        ax.add_patch(_boxes(cells, 0.03 if cell >= _LEAST else 0.0, colours["heat"], opacity))
+    for opacity, cells in draw_cells(ax, matrix, 0.03 if cell >= _LEAST else 0.0, colours):
         if cell >= _LEAST:
             _numbers(ax, matrix, cells, cell, colours[ink_on(opacity)])
     _label(ax, len(matrix), cell)
 
 
-def _shades(matrix: Array) -> list[tuple[float, list[tuple[int, int]]]]:
+def draw_cells(ax: Axes, matrix: Array, gap: float, colours: Colours) -> _Shades:
+    """Draw a box for each known percentage; returns the shades that occur, with their cells."""
+    shades = _shades(matrix)
+    for opacity, cells in shades:
+        ax.add_patch(_boxes(cells, gap, colours["heat"], opacity))
+    return shades
+
+
+def _shades(matrix: Array) -> _Shades:
     """Return the shades that occur, each with its cells."""
     shades: dict[float, list[tuple[int, int]]] = {}
     for i, j in zip(*np.nonzero(~np.isnan(matrix)), strict=True):

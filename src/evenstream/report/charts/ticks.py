@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenstream.report.series import Series
+from evenstream.report.series import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
 
-def accuracy_axis(ax: Axes, series: Sequence[Series]) -> None:
-    """Let the vertical axis hold all average accuracies and their spread, in round percents."""
-    values = np.concatenate([s.accuracy for s in series])
-    spread = np.concatenate([np.nan_to_num(s.accuracy_std) for s in series])
+def accuracy_axis(ax: Axes, curves: Sequence[tuple[Array, Array]], label: str) -> None:
+    """Let the vertical axis hold all accuracies and their spread, in round percents."""
+    values = np.concatenate([mean for mean, _ in curves])
+    spread = np.concatenate([np.nan_to_num(std) for _, std in curves])
     known = ~np.isnan(values)
     low, high = 0.0, 100.0
     if known.any():
@@ -30,7 +30,7 @@ def accuracy_axis(ax: Axes, series: Sequence[Series]) -> None:
     ax.set_ylim(low - (room if low == 0 else 0), high + room)
     step = 5 if high - low <= 20 else 10 if high - low <= 60 else 20
     ax.set_yticks(range(int(low), int(high) + 1, step))
-    ax.set_ylabel("Average accuracy (%)")
+    ax.set_ylabel(label)
 
 
 def task_axis(ax: Axes, n_tasks: int, width: float) -> None:

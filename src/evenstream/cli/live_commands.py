@@ -1,0 +1,240 @@
+"""`evenstream learn` and `evenstream predict`: a saved learner, used from the shell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+
+import tyro
+
+from evenstream.errors import InputError
+from evenstream.run.files import replacing
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+PREDICT_ROWS = 256
+FOR_TABLES = {"network": "mlp-norm", "lr": 0.1, "batch": 10, "replay_batch": 10}
+FOR_IMAGES = {"network": "convnet", "lr": 0.03, "batch": 32, "replay_batch": 32}
+
+Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+OldFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
+From = Annotated[str, tyro.conf.arg(name="from", metavar="DATA")]
+Data = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+Column = Annotated[
+    str | None,
+    tyro.conf.arg(
+        metavar="NAME", help_behavior_hint="(default: the one called label, class, target or y)"
+    ),
+]
+Columns = Annotated[
+    tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")
+]
+Saved = Annotated[
+    str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: where it was saved)")
+]
+
+
+def _new(metavar: str, default: Any) -> Any:
+    """How the help shows an option of a new learner."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
+
+
+def _by_data(metavar: str, name: str) -> Any:
+    return _new(metavar, f"{FOR_TABLES[name]} for tables, {FOR_IMAGES[name]} for images")
+
+
+@dataclass(frozen=True)
+class NewLearner:
+    """options of a new learner; a saved one keeps its own"""
+
+    method: Annotated[str | None, _new("METHOD", "er-las")] = None
+    """NAME[:key=value,...] (see `evenstream methods`)."""
+    network: Annotated[str | None, _by_data("NAME", "network")] = None
+    """Feature extractor."""
+    memory: Annotated[int | None, _new("INT", 1000)] = None
+    """Samples kept for replay; 0 means none."""
+    lr: Annotated[float | None, _by_data("FLOAT", "lr")] = None
+    """Learning rate."""
+    batch: Annotated[int | None, _by_data("INT", "batch")] = None
+    """Rows learned in each step."""
+    replay_batch: Annotated[int | None, _by_data("INT", "replay_batch")] = None
+    """Stored samples replayed in each step."""
+    augment: Annotated[str | None, _new("NAME", "none")] = None
+    """Of images: parts joined by +, such as crop, flip."""
+    seed: Annotated[int | None, _new("INT", 0)] = None
+    """Everything random derives from it."""
+
+    def given(self) -> dict[str, Any]:
+        """The options that were given."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def make(self, images: bool, device: str | None) -> Learner:
+        """A new learner, for images or for tables."""
+        from evenstream.learner.learner import Learner
+
+        options = {**(FOR_IMAGES if images else FOR_TABLES), **self.given()}
+        return Learner(model=options.pop("network"), device=device or "cpu", **options)
+
+    def check(self, learner: Learner) -> None:
+        """Refuse options that a saved learner was not made with."""
+        from evenstream.methods import make_method
+
+        for name, value in self.given().items():
+            saved: Any = getattr(learner.options, name, learner.model)
+            if name == "method":
+                saved, value = learner.method.spec, make_method(value).spec
+            if value != saved:
+                flag = name.replace("_", "-")
+                raise InputError(
+                    f"the saved learner has --{flag} {saved}, not {value}; leave --{flag} out, or "
+                    "begin a new learner in another folder"
+                )
+
+
+def learn(
+    directory: Folder,
+    source: From,
+    new: Annotated[NewLearner, tyro.conf.OmitArgPrefixes] = NewLearner(),  # noqa: B008
+    start: OldFolder = None,
+    label: Column = None,
+    ignore: Columns = (),
+    size: Annotated[int | None, _new("INT", 64)] = None,
+    corrupt: Literal["stop", "skip"] = "stop",
+    again: tyro.conf.FlagCreatePairsOff[bool] = False,
+    patience: float = 10.0,
+    checkpoint_every: int = 500,
+    device: Saved = None,
+    threads: int = 1,
+) -> int:
+    """Learn from new data, once through, with a saved learner or a new one.
+
+    Example: evenstream learn plant --from monday.csv
+
+    Shows the accuracy on rows before they are learned. Ctrl-C saves; the same command goes on
+    exactly there, also with rows that were added to a CSV file meanwhile. Rows come in the order of
+    the file; images of a folder, which would come class by class, in an order drawn by the seed.
+
+    Args:
+        directory: Folder of the learner: new, or written by `learn` or by Learner.save.
+        source: A table (.csv, .tsv, .parquet), an .npz file, a folder with a folder of images for
+            each class, or - for CSV with a header from the standard input, as in
+            `tail -n +1 -f monday.csv | evenstream learn plant --from -`.
+        new: Options of a new learner.
+        start: Begin a new DIR with a copy of the learner in this folder, which may be a run's.
+        label: Column of a table that holds the label.
+        ignore: Columns of a table to leave out; all others must be numbers.
+        size: Pixels a side that images are brought to, for a new learner.
+        corrupt: What to do with rows and images that cannot be used: stop, or skip and count them.
+        again: Learn data once more that was learned before.
+        patience: Seconds that rows from the standard input wait for a full batch.
+        checkpoint_every: Steps between saves.
+        device: cpu, cuda, cuda:1, ...
+        threads: Threads; results are exact, bit for bit, on one.
+    """
+    import torch
+
+    from evenstream.checkpoint import has_checkpoint
+    from evenstream.live import follow
+    from evenstream.live.display import Display, summary
+    from evenstream.live.folder import read_learner
+    from evenstream.live.opening import Known, Reading, open_source
+    from evenstream.live.tally import Place
+
+    torch.set_num_threads(threads)
+    known, streams, learner = Known(), dict[str, Place](), None
+    if has_checkpoint(directory) and start is not None:
+        raise InputError(f"{directory} holds a learner already; leave --start out")
+    saved = directory if has_checkpoint(directory) else start
+    if saved is not None:
+        learner, tally = read_learner(saved, device)
+        new.check(learner)
+        known = Known.of(learner, tally)
+        streams = tally.streams if saved == directory else {}
+    reading = Reading(label, ignore, True, size, corrupt, patience)
+    with contextlib.closing(open_source(source, known, reading)) as data:
+        learner = learner or new.make(data.is_image, device)
+        data.batch = learner.options.batch
+        data.shuffle(learner.options.seed)
+        name = data.name_in(streams, again=again)
+        with Display() as display:
+            metrics = follow(
+                learner,
+                data,
+                directory,
+                name=name,
+                checkpoint_every=checkpoint_every,
+                refused=corrupt,
+                on_step=display,
+            )
+    print(summary(metrics, name, streams.get(name, Place()), directory))
+    return 0
+
+
+def predict(
+    directory: Folder,
+    source: Data,
+    out: Annotated[
+        Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the screen)")
+    ] = None,
+    top: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None,
+    label: Column = None,
+    ignore: Columns = (),
+    device: Saved = None,
+    threads: int = 1,
+) -> int:
+    """Predict the labels of new data with a saved learner, as CSV.
+
+    Example: evenstream predict plant tuesday.csv --out predictions.csv
+
+    Writes label and probability for each row, and the probability of each class. If the data has
+    labels, says how many predictions are right.
+
+    Args:
+        directory: Folder of the learner, or of a run.
+        source: A table, an .npz file with x, an image, a folder of images, or - for CSV from the
+            standard input.
+        out: File to write.
+        top: Write so many of the most likely labels instead of the probabilities of all.
+        label: Column of a table that holds the label, which is left out of the prediction.
+        ignore: Columns of a table to leave out.
+        device: cpu, cuda, cuda:1, ...
+        threads: Threads.
+    """
+    import torch
+
+    from evenstream.live.folder import read_learner
+    from evenstream.live.opening import Known, Reading, open_source
+    from evenstream.live.predicting import write_predictions
+
+    torch.set_num_threads(threads)
+    learner, tally = read_learner(directory, device)
+    reading = Reading(label, ignore, label_needed=False, patience=1.0)
+    with contextlib.closing(open_source(source, Known.of(learner, tally), reading)) as data:
+        data.batch = PREDICT_ROWS
+        try:
+            with _output(out) as file:
+                score = write_predictions(learner, data, file, top)
+        except BrokenPipeError:  # whoever read the output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+    if score.labelled:
+        share = 100 * score.right / score.labelled
+        print(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows", file=sys.stderr)
+    return 0
+
+
+@contextlib.contextmanager
+def _output(path: Path | None) -> Iterator[TextIO]:
+    """A file that appears when it is complete, or the screen."""
+    if path is None:
+        yield sys.stdout
+        return
+    with replacing(path) as file, file.open("w", encoding="utf-8") as text:
+        yield text

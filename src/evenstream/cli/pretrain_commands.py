@@ -1,0 +1,123 @@
+"""`evenstream pretrain`: weights for streams that set classes aside."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from evenstream.cli.settings import StreamText
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evenstream.pretrain import PretrainConfig
+    from evenstream.streams import Protocol
+
+NewFolder = Annotated[Path, tyro.conf.arg(metavar="DIR", help_behavior_hint="(required)")]
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """options of the training"""
+
+    stream: Annotated[str, tyro.conf.arg(metavar="STREAM")] = "c-imagenet"
+    """A stream with classes set aside; others get them by an option: c-digits:reserve=4."""
+    epochs: int = 90
+    """Passes over the samples."""
+    batch: int = 256
+    """Samples in each step."""
+    lr: float = 0.1
+    """Highest learning rate; it rises to it, then falls to zero along a cosine."""
+    warmup: float = 0.05
+    """Part of the steps in which it rises."""
+    momentum: float = 0.9
+    """Of SGD."""
+    weight_decay: float = 1e-4
+    """Of SGD."""
+    network: StreamText = None
+    """As for `evenstream run`, which then needs the same."""
+    augment: StreamText = None
+    """As for `evenstream run`."""
+    seed: int = 0
+    """Of weights, order and augmentation; which classes are set aside does not depend on it."""
+    device: str = "cpu"
+    """cpu, cuda, cuda:1, ..."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto is bfloat16 on CPUs with AMX, else float32."""
+    threads: int = 1
+    """Threads; results are exact, bit for bit, on one."""
+    corrupt: Literal["stop", "skip"] = "stop"
+    """What to do about an image that cannot be read; those skipped are counted."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints (there is one after each epoch anyway)."""
+
+    def resolve(self, stream: str, protocol: Protocol) -> PretrainConfig:
+        """The full configuration: the stream's network and augmentation, unless given."""
+        from evenstream.pretrain import PretrainConfig
+
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("network", "augment"):
+            if values[name] is None:
+                values[name] = getattr(protocol, name)
+        return PretrainConfig(**{**values, "stream": stream})
+
+
+def pretrain(
+    out: NewFolder,
+    settings: Annotated[PretrainSettings, tyro.conf.OmitArgPrefixes] = PretrainSettings(),  # noqa: B008
+) -> int:
+    """Train a network on the classes that a stream sets aside, for its runs to start from.
+
+    Example: evenstream pretrain --stream c-digits:reserve=4 --epochs 20 --out out/base
+
+    Writes weights.safetensors, for `evenstream run ... --weights`, pretrain.json, and checkpoints.
+    Ctrl-C saves; `evenstream resume DIR` goes on exactly there.
+
+    Args:
+        out: Folder for the results; must be new or empty.
+        settings: Options of the training.
+    """
+    from rich.console import Console
+
+    from evenstream.pretrain import pretrain as train
+    from evenstream.run.progress import make_progress
+    from evenstream.streams import absolute_name, open_stream
+
+    name = absolute_name(settings.stream)
+    stream = open_stream(name, seed=settings.seed, corrupt=settings.corrupt)
+    config = settings.resolve(name, stream.protocol)
+    console = Console()
+    _print_result(console, train(config, stream, out, make_progress(console, "epoch")), out)
+    return 0
+
+
+def resume_pretraining(folder: Path) -> int:
+    """Go on with a pre-training that was stopped."""
+    from rich.console import Console
+
+    from evenstream.pretrain import resume_pretraining as go_on
+    from evenstream.run.progress import make_progress
+
+    console = Console()
+    _print_result(console, go_on(folder, make_progress(console, "epoch")), folder)
+    return 0
+
+
+def _print_result(console: Console, found: dict[str, Any], folder: Path) -> None:
+    from evenstream.pretrain import WEIGHTS
+
+    accuracy = found["accuracy"][-1]
+    tested = "no test samples" if accuracy is None else f"held-out accuracy {accuracy:.1f} %"
+    options = ["--stream", found["stream"], "--network", found["network"]]
+    options += ["--weights", str(folder / WEIGHTS)]
+    console.print(
+        f"{len(found['classes'])} classes, {tested}, {found['train_seconds']:.1f} s of training\n"
+        f"start a run from them with `evenstream run er-las {shlex.join(options)}`",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

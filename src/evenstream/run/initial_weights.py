@@ -1,0 +1,72 @@
+"""The file of weights that a run starts from, and what it may know of the stream."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from evenstream.errors import InputError
+from evenstream.networks.weights import file_digest, read_metadata
+from evenstream.run.config import RunConfig
+from evenstream.streams import Stream
+
+METADATA = "evenstream"
+"""The entry of a file's metadata in which `evenstream pretrain` describes what it made."""
+
+
+def reserved_classes(stream: Stream) -> list[int]:
+    """The classes of the data set that the stream sets aside for pre-training, as indices."""
+    streamed = {index for task in stream.tasks for index in task.classes}
+    return [index for index in range(stream.dataset.n_classes) if index not in streamed]
+
+
+def check_weights(config: RunConfig, stream: Stream) -> None:
+    """Refuse a file that was changed, and weights that know what the stream is about to teach.
+
+    Weights from another data set, or of which nothing is known, are taken as they are.
+    """
+    if not config.weights:
+        return
+    if file_digest(config.weights) != config.weights_sha256:
+        raise InputError(f"{config.weights} has changed since the run was begun; put it back")
+    _check_classes(Path(config.weights), stream)
+
+
+def _check_classes(path: Path, stream: Stream) -> None:
+    try:
+        made = json.loads(read_metadata(path)[METADATA])
+        dataset, known, source = made["dataset"], set(made["classes"]), made["stream"]
+    except (KeyError, TypeError, ValueError):
+        return
+    base = {stream.dataset.classes[index] for index in reserved_classes(stream)}
+    if dataset != stream.dataset.name or known == base:
+        return
+    taught = len(known - base)
+    trouble = (
+        f"know {taught} of the classes that {stream.name} teaches"
+        if taught
+        else f"know {len(known)} of the {len(base)} classes that {stream.name} sets aside"
+    )
+    raise InputError(
+        f"the weights in {path} {trouble}; they are for {source}, and `evenstream pretrain` makes "
+        "others"
+    )
+
+
+def note_missing(config: RunConfig, stream: Stream) -> str:
+    """What to tell a user whose run starts from scratch though its stream means it not to."""
+    if config.weights:
+        return ""
+    base = reserved_classes(stream)
+    if base:
+        return (
+            f"{stream.name} sets {len(base)} classes aside for pre-training, but no --weights were "
+            f"given: the network starts from scratch (`evenstream pretrain --stream {stream.name}` "
+            "makes weights)"
+        )
+    if stream.protocol.network == config.network == "resnet18-imagenet":
+        return (
+            f"no --weights were given: {config.network} starts from scratch (the paper starts it "
+            "from weights for ImageNet, such as torchvision's resnet18)"
+        )
+    return ""

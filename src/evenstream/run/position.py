@@ -1,0 +1,72 @@
+"""Where a run is and what it has measured so far: the part of a checkpoint beside the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from evenstream.metrics import Prequential
+
+FIRST_SKIPPED = 20
+"""Samples that could not be read are named up to so many."""
+
+
+@dataclass
+class Skipped:
+    """Samples that could not be read: how many, and the first of them by name and cause."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, samples: Sequence[str]) -> None:
+        """Count some more."""
+        self.count += len(samples)
+        self.first += samples[: FIRST_SKIPPED - len(self.first)]
+
+
+@dataclass
+class Position:
+    """Where a run is, and what it has measured so far."""
+
+    task: int = 0
+    batch: int = 0
+    matrix: list[list[float | None]] = field(default_factory=list)
+    """Accuracy on each task after each task."""
+    balanced_over_tasks: list[float | None] = field(default_factory=list)
+    """After each task, the mean over tasks of their class-balanced accuracy."""
+    balanced_over_classes: list[float | None] = field(default_factory=list)
+    """After each task, the mean recall over all classes tested."""
+    final: dict[str, Any] = field(default_factory=dict)
+    """What is measured once, after the last task."""
+    online: list[float | None] = field(default_factory=list)
+    """Online accuracy, one value every `eval_every` steps."""
+    train_seconds: float = 0.0
+    eval_seconds: float = 0.0
+    seconds_after_task: list[float] = field(default_factory=list)
+    samples: int = 0
+    single_class_steps: int = 0
+    prequential: Prequential = field(default_factory=Prequential)
+    skipped_train: Skipped = field(default_factory=Skipped)
+    skipped_test: Skipped = field(default_factory=Skipped)
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {
+            **vars(self),
+            "prequential": self.prequential.state(),
+            "skipped_train": asdict(self.skipped_train),
+            "skipped_test": asdict(self.skipped_test),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Position:
+        """Read back what `state` returned; what another version saved is left out."""
+        known = {entry.name for entry in fields(cls)}
+        position = cls(**{name: value for name, value in state.items() if name in known})
+        position.prequential = Prequential()
+        if "prequential" in state:
+            position.prequential.load_state(state["prequential"])
+        position.skipped_train = Skipped(**state.get("skipped_train", {}))
+        position.skipped_test = Skipped(**state.get("skipped_test", {}))
+        return position

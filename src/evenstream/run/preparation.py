@@ -1,0 +1,98 @@
+"""Everything that is made and checked before a run writes anything."""
+
+from __future__ import annotations
+
+import torch
+
+from evenstream.errors import InputError
+from evenstream.learner.learner import Learner
+from evenstream.run.config import RunConfig
+from evenstream.run.evaluation import Evaluation
+from evenstream.run.initial_weights import check_weights
+from evenstream.streams import Stream, open_stream
+from evenstream.streams.schedules import batch_sizes
+
+NEEDS_BOUNDARIES = {"boundaries": "task boundaries", "label_counts": "each task's label counts"}
+"""Needs of methods that a stream without boundaries cannot meet, in words."""
+
+
+def prepare(config: RunConfig) -> Stream:
+    """Open the stream of a run and check everything that can be checked before it runs."""
+    make_learner(config)  # refuses bad options before any data is loaded
+    stream = open_stream(
+        config.stream,
+        seed=config.seed,
+        class_order=config.class_order,
+        tasks=config.tasks or None,
+        test_fraction=config.test_fraction or None,
+        corrupt=config.corrupt,
+    )
+    fit(config, stream)
+    return stream
+
+
+def fit(config: RunConfig, stream: Stream) -> None:
+    """Check that method, network, evaluation and stream go together."""
+    torch.set_num_threads(config.threads)
+    check_weights(config, stream)
+    learner = make_learner(config, stream)
+    for need, what in NEEDS_BOUNDARIES.items():
+        if need in learner.needs and not stream.boundaries:
+            raise InputError(
+                f"{config.method} needs {what}, and {stream.name} does not say where tasks begin; "
+                "use a method that does without, or a stream with boundaries (c-...)"
+            )
+    if "second_pass" in learner.needs:
+        raise InputError(f"{config.method} passes twice over a task; this protocol passes once")
+    make_batch_sizes(config, stream)
+    make_evaluation(config, stream)
+    _rehearse(learner, stream)
+
+
+def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
+    """The learner of a run, before its first step."""
+    return Learner(
+        config.method,
+        config.network,
+        memory=config.memory,
+        lr=config.lr,
+        batch=config.batch,
+        replay_batch=config.replay_batch,
+        optimizer=config.optimizer,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        seed=config.seed,
+        device=config.device,
+        dtype=config.dtype,
+        augment=config.augment,
+        weights=config.weights or None,
+        mean=stream.dataset.mean if stream is not None else None,
+        std=stream.dataset.std if stream is not None else None,
+    )
+
+
+def make_evaluation(config: RunConfig, stream: Stream) -> Evaluation:
+    """The evaluations that a run asks for."""
+    return Evaluation(
+        stream, every=config.eval_every, images=config.eval_images, future=config.eval_future
+    )
+
+
+def make_batch_sizes(config: RunConfig, stream: Stream) -> list[int]:
+    """The size of incoming batches in each task."""
+    return batch_sizes(config.batch_schedule, config.batch, len(stream), config.seed)
+
+
+def _rehearse(learner: Learner, stream: Stream) -> None:
+    """One step with a learner that is thrown away.
+
+    What does not fit (a network, an augmentation) fails here, before anything is written, and
+    what PyTorch loads at its first step is not counted as training time.
+    """
+    if stream.boundaries:
+        learner.start_task(stream.label_counts(0))
+    for batch in stream.batches(0, batch=2):
+        if len(batch.labels):
+            learner.learn(batch.x, batch.labels)
+            learner.predict_indices(batch.x)
+            break

@@ -1,0 +1,110 @@
+"""From what a run has measured to its `metrics.json`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from evenstream import metrics
+from evenstream.learner.learner import Learner
+from evenstream.run.config import RunConfig
+from evenstream.run.evaluation import Evaluation
+from evenstream.run.position import Position
+
+FORMAT = 1
+
+
+def sum_up(
+    config: RunConfig, evaluation: Evaluation, learner: Learner, at: Position
+) -> dict[str, Any]:
+    """All numbers of a run so far; those of the whole stream are None until it is finished."""
+    stream, matrix = evaluation.stream, at.matrix
+    finished = len(matrix) == len(stream)
+    return {
+        "format": FORMAT,
+        "method": config.method,
+        "stream": config.stream,
+        "seed": config.seed,
+        "status": "finished" if finished else "unfinished",
+        "tasks": stream.class_names(),
+        "classes": stream.dataset.label_names,
+        "accuracy_matrix": matrix,
+        "average_accuracy": metrics.average_accuracies(matrix) if matrix else [],
+        "class_balanced": {
+            "task_mean": at.balanced_over_tasks,
+            "class_mean": at.balanced_over_classes,
+        },
+        **_of_the_whole_stream(config, learner, at, finished),
+        "true_share": evaluation.true_share(),
+        "online": _online(evaluation, at),
+        **_prequential(at),
+        "train_seconds_after_task": at.seconds_after_task,
+        "train_seconds": at.train_seconds,
+        "eval_seconds": at.eval_seconds,
+        "steps": learner.step,
+        "samples": at.samples,
+        "samples_per_second": at.samples / at.train_seconds if at.train_seconds else None,
+        "single_class_steps": at.single_class_steps,
+        "skipped_train": asdict(at.skipped_train),
+        "skipped_test": asdict(at.skipped_test),
+        "device": learner.options.device,
+        "dtype": learner.options.dtype,
+        "threads": config.threads,
+    }
+
+
+def _of_the_whole_stream(
+    config: RunConfig, learner: Learner, at: Position, finished: bool
+) -> dict[str, Any]:
+    """The numbers that need every task."""
+    found = dict.fromkeys(
+        (
+            "A_T",
+            "A_T_cbl",
+            "A_T_cbl_classes",
+            "A_AUC",
+            "F_T",
+            "F_T_literal",
+            "F_T_mammoth",
+            "BWT",
+            "FWT",
+            "ECE",
+            "recency_bias",
+            "prediction_share",
+            "class_recall",
+            "untrained_accuracy",
+        )
+    )
+    if not finished:
+        return found
+    matrix, final = at.matrix, at.final
+    found |= {
+        "A_T": metrics.average_accuracy(matrix),
+        "A_T_cbl": at.balanced_over_tasks[-1],
+        "A_T_cbl_classes": at.balanced_over_classes[-1],
+        "F_T": metrics.forgetting(matrix),
+        "F_T_mammoth": metrics.forgetting_mammoth(matrix),
+        "BWT": metrics.backward_transfer(matrix),
+        **final,
+    }
+    if config.eval_every:
+        found["A_AUC"] = metrics.area_under_accuracy(at.online, config.eval_every, learner.step)
+    if config.eval_future:
+        found["F_T_literal"] = metrics.forgetting(matrix, zero_padded=False)
+        found["FWT"] = metrics.forward_transfer(matrix, final["untrained_accuracy"])
+    return found
+
+
+def _online(evaluation: Evaluation, at: Position) -> dict[str, Any] | None:
+    return {**evaluation.describe_online(), "accuracy": at.online} if evaluation.every else None
+
+
+def _prequential(at: Position) -> dict[str, Any]:
+    """Unknown in a run that an older version has begun, which did not count from the start."""
+    seen = at.prequential
+    known = seen.samples == at.samples
+    return {
+        "prequential_accuracy": seen.overall if known else None,
+        "prequential_recent": seen.recent if known else None,
+        "prequential_window": seen.window,
+    }

@@ -1,0 +1,86 @@
+"""How runs and pre-trainings are worked on, stopped, and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from evenstream.checkpoint import read_checkpoint, tidy
+from evenstream.errors import CheckpointError, DataError, EvenstreamError
+from evenstream.run.config import TomlSettings
+from evenstream.run.data_identity import check_same_data
+from evenstream.run.files import exclusive
+from evenstream.run.folder import CHECKPOINTS, resume_command
+from evenstream.run.interruption import StopFlag, stop_on_signal
+
+MAY_CHANGE = {"stream", "corrupt", "device", "threads", "checkpoint_every"}
+"""Settings that may be edited before a resume: data moved, another machine."""
+
+
+class Work(Protocol):
+    """Something that can be stopped and taken up again."""
+
+    def go(self, stop: StopFlag) -> dict[str, Any]:
+        """Work to the end; when told to stop, save and raise `Interrupted`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and the terminal."""
+        ...
+
+
+def work_on(
+    out: Path, settings: TomlSettings, begin: Callable[[], Work], stop: StopFlag | None
+) -> dict[str, Any]:
+    """Work in a folder that was claimed for it, alone; returns what the work returns.
+
+    Without a `stop` flag, Ctrl-C and SIGTERM stop it.
+    """
+    try:
+        with exclusive(out / settings.FILE):
+            work = begin()
+            try:
+                if stop is not None:
+                    return work.go(stop)
+                with stop_on_signal() as signalled:
+                    return work.go(signalled)
+            finally:
+                work.close()
+    except DataError as error:
+        raise DataError(
+            f'{error}. Then, or with corrupt = "skip" in {out / settings.FILE}, go on with '
+            f"`{resume_command(out)}`"
+        ) from error
+    except OSError as error:
+        raise EvenstreamError(
+            f"cannot write to {out}: {error}; free some space or fix the permissions, then "
+            f"`{resume_command(out)}`"
+        ) from error
+
+
+def read_saved(
+    out: Path, kind: str, settings: TomlSettings, data: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The newest checkpoint, if settings and data are still what they were."""
+    checkpoints = out / CHECKPOINTS
+    try:
+        saved = read_checkpoint(checkpoints)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error}. To make the {kind} again from its start, remove {checkpoints} and "
+            f"`{resume_command(out)}`"
+        ) from None
+    if saved.get("kind") != kind:
+        raise CheckpointError(f"{checkpoints} does not hold a {kind}")
+    before: Mapping[str, Any] = saved.get("config", {})
+    for name, value in asdict(settings).items():
+        if name not in MAY_CHANGE and before.get(name, value) != value:
+            raise CheckpointError(
+                f"{out / settings.FILE} was changed: {name} was {before[name]!r} when the {kind} "
+                f"was saved and is {value!r} now; put it back or start a new {kind}"
+            )
+    check_same_data(saved.get("data", {}), data)
+    tidy(checkpoints)
+    return saved

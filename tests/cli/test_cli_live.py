@@ -1,0 +1,435 @@
+"""`evenstream learn` and `evenstream predict`, as from the shell."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from evenstream import Learner
+from evenstream.cli.live_commands import FOR_TABLES, NewLearner
+from evenstream.live import opening
+from evenstream.run.runner import start_run
+from small_runs import save_images, save_table, small_config
+from small_streams import blobs
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+def rows(n=60, seed=0, classes=3):
+    x, y = blobs(n, classes=classes, seed=seed)
+    return x * [1, 1e3, 1e-3, 10, 1], [f"kind {label}" for label in y]
+
+
+def write(path, x, labels, names=NAMES, order=None, label="label"):
+    header = [*names, label]
+    order = order or header
+    with Path(path).open("w", newline="") as file:
+        out = csv.DictWriter(file, order, lineterminator="\n")
+        out.writeheader()
+        for values, name in zip(x.tolist(), labels, strict=True):
+            out.writerow(dict(zip(header, [*values, name], strict=True)))
+    return path
+
+
+@pytest.fixture
+def learn(run):
+    return lambda *words, directory="dir": run("learn", directory, *words)
+
+
+def metrics(folder="dir"):
+    return json.loads((Path(folder) / "metrics.json").read_text())
+
+
+def same(one, two):
+    return Learner.load(one).fingerprint() == Learner.load(two).fingerprint()
+
+
+def read_csv(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# ---- learning -----------------------------------------------------------------------------------
+
+
+def test_a_new_learner_learns_a_table_in_its_order(learn):
+    x, labels = rows()
+    status, out, err = learn("--from", write("monday.csv", x, labels))
+    assert (status, err) == (0, "")
+    assert out.startswith("learned 60 rows of monday.csv; accuracy ")
+    assert "; 3 classes\nsaved in dir; `evenstream predict dir FILE`" in out
+    by_hand = Learner("er-las", "mlp-norm", lr=0.1, batch=10, replay_batch=10)
+    for start in range(0, 60, 10):
+        by_hand.learn(x[start : start + 10], labels[start : start + 10])
+    assert Learner.load("dir").fingerprint() == by_hand.fingerprint()
+    place = metrics()["streams"]["monday.csv"]
+    assert (place["batches"], place["samples"]) == (6, 60)
+    assert place["state"]["columns"] == {"features": NAMES, "label": "label", "ignored": []}
+
+
+def test_a_saved_learner_goes_on_with_new_classes_and_other_order_of_columns(learn):
+    learn("--from", write("monday.csv", *rows()))
+    x, labels = rows(seed=1, classes=5)
+    shuffled = ["e", "label", "c", "d", "a", "b"]
+    status, out, _ = learn("--from", write("tuesday.csv", x, labels, order=shuffled))
+    assert status == 0 and "learned 60 rows of tuesday.csv" in out and "5 classes" in out
+    learn("--from", "monday.csv", directory="other")
+    learn("--from", write("plain.csv", x, labels), directory="other")
+    assert same("dir", "other")
+
+
+def test_the_same_file_is_not_learned_twice_unless_asked(learn):
+    learn("--from", write("monday.csv", *rows()))
+    before = Learner.load("dir").fingerprint()
+    Path("monday.csv").rename("renamed.csv")
+    status, out, _ = learn("--from", "renamed.csv")
+    assert status == 0
+    assert out.startswith("nothing new in monday.csv: its 60 rows were learned before (--again")
+    assert Learner.load("dir").fingerprint() == before
+    _, out, _ = learn("--from", "renamed.csv", "--again")
+    assert "learned 60 rows of renamed.csv" in out
+    _, out, _ = learn("--from", "renamed.csv", "--again")
+    assert "learned 60 rows of renamed.csv (2)" in out
+    assert metrics()["samples"] == 180
+
+
+def test_a_file_that_has_grown_is_gone_on_with(learn):
+    x, labels = rows(80)
+    write("log.csv", x, labels)
+    learn("--from", "log.csv", directory="whole")
+    write("log.csv", x[:40], labels[:40])
+    learn("--from", "log.csv")
+    write("log.csv", x, labels)
+    _, out, _ = learn("--from", "log.csv")
+    assert "learned 40 rows of log.csv" in out
+    assert same("dir", "whole")
+
+
+def test_a_bad_row_stops_there_and_the_mended_file_goes_on(learn):
+    x, labels = rows()
+    write("good.csv", x, labels)
+    lines = Path("good.csv").read_text().splitlines()
+    lines[36] = lines[36].replace(",", ",red", 1)
+    Path("bad.csv").write_text("\n".join(lines) + "\n")
+    for _ in range(2):
+        status, _, err = learn("--from", "bad.csv")
+        assert status == 2
+        assert "bad.csv, line 37: column 'b' is 'red" in err
+        assert metrics()["samples"] == 30
+    Path("bad.csv").write_bytes(Path("good.csv").read_bytes())
+    assert learn("--from", "bad.csv")[1].startswith("learned 30 rows of bad.csv")
+    learn("--from", "good.csv", directory="whole")
+    assert same("dir", "whole")
+
+
+def test_bad_rows_can_be_skipped(learn):
+    x, labels = rows()
+    write("bad.csv", x, labels)
+    with Path("bad.csv").open("a") as file:
+        file.write("1,2,3\n1,2,3,4,,kind 0\n")
+    status, out, _ = learn("--from", "bad.csv", "--corrupt", "skip")
+    assert status == 0 and "learned 60 rows of bad.csv, 2 rows skipped" in out
+    write("good.csv", x, labels)
+    learn("--from", "good.csv", directory="good")
+    assert same("dir", "good")
+
+
+def test_columns_can_be_ignored_and_stay_so(learn, run):
+    x, labels = rows()
+    with_time = np.c_[x, np.arange(60)]
+    write("t.csv", with_time, labels, [*NAMES, "time"])
+    learn("--from", "t.csv", "--ignore", "time")
+    write("plain.csv", x, labels)
+    learn("--from", "plain.csv", directory="plain")
+    assert same("dir", "plain")
+    assert run("predict", "dir", "t.csv")[1] == run("predict", "dir", "plain.csv")[1]
+    more = write("more.csv", np.c_[x, x[:, :1]], labels, [*NAMES, "extra"])
+    assert "unknown columns extra" in learn("--from", more)[2]
+    assert learn("--from", more, "--ignore", "extra")[0] == 0
+    assert "none can be ignored" in learn("--from", more, "--ignore", "extra", "a")[2]
+
+
+def test_parquet_npz_and_their_labels_become_the_learners_kind(learn):
+    x, y = blobs(30)
+    table = {name: x[:, i] for i, name in enumerate(NAMES)}
+    pq.write_table(pa.table({**table, "label": y}), "t.parquet")
+    assert learn("--from", "t.parquet")[0] == 0
+    assert {type(label) for label in Learner.load("dir").labels} == {int}
+    learn("--from", write("t.csv", x, y))
+    np.savez("t.npz", x=x, y=np.array(y).astype(str))
+    learn("--from", "t.npz")
+    assert sorted(Learner.load("dir").labels) == [0, 1, 2]
+    assert metrics()["samples"] == 90
+    bad = write("bad.csv", x, ["cat"] * 30)
+    assert "line 2: label 'cat' is no int, as the learner's labels are" in learn("--from", bad)[2]
+
+
+def test_a_folder_of_images_is_shuffled_and_corrupt_ones_are_skipped(learn, run):
+    draw = np.random.default_rng(0)
+    for kind, base in (("cat", 20), ("dog", 160)):
+        Path("photos", kind).mkdir(parents=True)
+        for number in range(24):
+            pixels = base + draw.integers(0, 60, (10, 12, 3))
+            Image.fromarray(pixels.astype(np.uint8)).save(f"photos/{kind}/{number}.png")
+    Path("photos/cat/bad.png").write_bytes(b"nothing")
+    new = ("--size", "8", "--memory", "50", "--batch", "8", "--lr", "0.1")
+    assert "bad.png" in learn("--from", "photos", *new)[2]
+    status, _, _ = learn("--from", "photos", "--corrupt", "skip", *new)
+    assert status == 0
+    learner = Learner.load("dir")
+    assert (learner.model, learner.input_kind.shape) == ("convnet", (3, 8, 8))
+    assert (metrics()["samples"], metrics()["streams"]["photos"]["state"]["skipped"]) == (48, 1)
+    assert {metrics()["labels"][0], metrics()["labels"][1]} == {"cat", "dog"}
+    assert any(event["loss"] for event in map(json.loads, events()[:1]))  # two classes at once
+    Path("photos/cat/bad.png").unlink()
+    status, out, err = run("predict", "dir", "photos", "--top", "1")
+    assert status == 0 and err.startswith("accuracy ")
+    assert {row["file"] for row in read_csv(out)} >= {"cat/0.png", "dog/23.png"}
+    status, out, err = run("predict", "dir", "photos/dog/3.png")
+    assert (status, err) == (0, "")
+    assert read_csv(out)[0]["file"] == "3.png"
+    run("predict", "dir", "photos/dog", "--out", "flat.csv")
+    assert [row["file"] for row in read_csv(Path("flat.csv").read_text())][:2] == ["0.png", "1.png"]
+
+
+def test_grey_learners_see_images_in_grey(learn, run):
+    save_images(Path("grey.npz"))
+    learn("--from", "grey.npz")
+    pixels = np.load("grey.npz")["x_train"][5, 0]
+    Image.fromarray(pixels).save("five.png")
+    np.savez("five.npz", x=pixels[None])
+    one, two = (read_csv(run("predict", "dir", f"five.{kind}")[1])[0] for kind in ("png", "npz"))
+    one.pop("file")
+    assert one == two
+
+
+def test_options_of_a_new_learner(learn):
+    learn(
+        "--from", write("t.csv", *rows()), "--method", "er", "--network", "mlp", "--memory", "7",
+        "--lr", "0.01", "--batch", "5", "--replay-batch", "3", "--seed", "4",
+    )  # fmt: skip
+    learner = Learner.load("dir")
+    options = learner.options
+    assert (learner.method.spec, learner.model) == ("er", "mlp")
+    assert (options.memory, options.lr, options.batch) == (7, 0.01, 5)
+    assert (options.replay_batch, options.seed, learner.step) == (3, 4, 12)
+    for flag, value in {"--method": "er-las", "--network": "mlp-norm", "--memory": "8"}.items():
+        status, _, err = learn("--from", "t.csv", flag, value)
+        assert status == 2 and f"the saved learner has {flag} " in err
+    assert learn("--from", "t.csv", "--batch", "5", "--method", "er")[0] == 0
+    assert set(FOR_TABLES) <= {field for field in NewLearner.__dataclass_fields__}
+
+
+def test_a_run_is_left_alone_and_can_be_started_from(learn, run):
+    start_run(small_config(save_table(Path("t.npz")), network="mlp"), Path("run"))
+    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    x, labels = rows(20)
+    write("t.csv", x, [label.replace("kind 2", "kind 9") for label in labels])
+    status, _, err = learn("--from", "t.csv", directory="run")
+    assert status == 2 and "evenstream learn NEW --start run --from ..." in err
+    status, out, _ = learn("--from", "t.csv", "--start", "run")
+    assert status == 0 and "learned 20 rows" in out
+    learner = Learner.load("dir")
+    assert sorted(learner.labels) == ["kind 0", "kind 1", "kind 2", "kind 3", "kind 9"]
+    assert learner.step == 20 + 5
+    assert run("predict", "run", "t.csv")[0] == 0
+    assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
+    assert "leave --start out" in learn("--from", "t.csv", "--start", "run")[2]
+
+
+def test_a_learner_saved_in_python_goes_on_in_place(learn):
+    x, labels = rows()
+    learner = Learner("er", "mlp-norm", batch=20)
+    learner.learn(x[:20], labels[:20])
+    learner.save("dir")
+    assert learn("--from", write("t.csv", x[20:], labels[20:]))[0] == 0
+    learner.learn(x[20:40], labels[20:40])
+    learner.learn(x[40:], labels[40:])
+    assert Learner.load("dir").fingerprint() == learner.fingerprint()
+
+
+WRONG = {
+    "absent.csv": "there is no file or folder absent.csv",
+    "t.txt": "is nothing to read",
+    "empty.csv": "is empty",
+    "header.csv": "has no rows to learn from",
+    "unclear.csv": "which column is the label",
+    "flat": "has no folders of classes",
+    "one.png": "is one image",
+    "t.csv --label kind": "no column 'kind'",
+    "t.csv --method er-lass": "unknown method 'er-lass'",
+    "t.csv --network convnet": "convnet",
+    "t.csv --memory -1": "memory must be",
+    "t.csv --checkpoint-every 0": "checkpoint_every must be 1 or more",
+    "t.csv --start nowhere": "nowhere holds no learner",
+    "t.csv --method er-las:prior=macro": "needs task boundaries",
+    "cut.npz": "not a readable .npz file",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_input_leaves_nothing_behind(learn, words):
+    write("t.csv", *rows(8))
+    for name, text in {
+        "t.txt": "", "empty.csv": "", "header.csv": "a,label\n", "unclear.csv": "a,b\n1,2\n",
+        "cut.npz": "no zip",
+    }.items():  # fmt: skip
+        Path(name).write_text(text)
+    Path("flat").mkdir()
+    Image.new("RGB", (4, 4)).save("flat/a.png")
+    Image.new("RGB", (4, 4)).save("one.png")
+    status, out, err = learn("--from", *words.split())
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ") and WRONG[words] in err
+    assert not Path("dir").exists()
+
+
+# ---- the pipe, Ctrl-C and kill -9, in processes of their own -------------------------------------
+
+
+def start(*words, **options):
+    command = [sys.executable, "-m", "evenstream.cli.main", *map(str, words)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+
+
+def wait_for(condition, seconds=120):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def events(folder="dir"):
+    file = Path(folder) / "events.jsonl"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
+    """Seven rows come, then nothing: they are learned; the signal stops the wait, and saves."""
+    x, labels = rows(27)
+    lines = Path(write("t.csv", x, labels)).read_bytes().splitlines(keepends=True)
+    process = start("learn", "dir", "--from", "-", "--patience", "0.5", "--checkpoint-every", "1")
+    process.stdin.write(b"".join(lines[:8]))
+    process.stdin.flush()
+    wait_for(lambda: Path("dir/metrics.json").exists())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130, err
+    assert b"stopped after 1 batches of standard input, saved in dir" in err
+    assert metrics()["samples"] == 7
+    monkeypatch.setattr(opening, "read_lines", lambda _: [lines[0], *lines[8:]])
+    assert "learned 20 rows of standard input" in learn("--from", "-")[1]
+    by_hand = Learner("er-las", "mlp-norm", lr=0.1, batch=10, replay_batch=10)
+    for part in (slice(7), slice(7, 17), slice(17, 27)):
+        by_hand.learn(x[part], labels[part])
+    assert Learner.load("dir").fingerprint() == by_hand.fingerprint()
+
+
+@pytest.mark.slow
+def test_killed_and_run_again_equals_uninterrupted(learn):
+    """As tests/live does at length for `follow`."""
+    x, labels = rows(6000)
+    write("t.csv", x, labels)
+    process = start("learn", "dir", "--from", "t.csv", "--checkpoint-every", "5")
+    wait_for(lambda: Path("dir/metrics.json").exists())
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert 0 < metrics()["samples"] < 6000
+    assert learn("--from", "t.csv")[0] == 0
+    learn("--from", "t.csv", directory="whole")
+    assert same("dir", "whole")
+    assert events("dir") == events("whole")
+
+
+# ---- predicting ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def learned(learn):
+    learn("--from", write("t.csv", *rows(100)))
+    return Learner.load("dir")
+
+
+def test_predictions_are_the_learners(learned, run):
+    x, labels = rows(300, seed=2)
+    status, out, err = run("predict", "dir", write("new.csv", x, labels))
+    found = read_csv(out)
+    assert status == 0
+    assert [row["label"] for row in found] == learned.predict(x)
+    chances = np.array([[float(row[f"p({name})"]) for name in learned.labels] for row in found])
+    np.testing.assert_allclose(chances, learned.predict_proba(x), rtol=1e-4, atol=1e-6)
+    assert [float(row["probability"]) for row in found] == chances.max(1).tolist()
+    right = np.mean([a == b for a, b in zip(learned.predict(x), labels, strict=True)])
+    assert err == f"accuracy {100 * right:.1f} % of 300 labelled rows\n"
+
+
+def test_labels_are_not_needed_and_columns_go_by_name(learned, run):
+    x, labels = rows(9, seed=2)
+    full = run("predict", "dir", write("full.csv", x, labels))[1]
+    lines = Path("full.csv").read_text().splitlines()
+    cells = [line.split(",")[:5] for line in lines]
+    Path("bare.csv").write_text("\n".join(",".join(reversed(row)) for row in cells))
+    assert run("predict", "dir", "bare.csv") == (0, full, "")
+    Path("half.csv").write_text("\n".join([*lines[:5], *(",".join(c) + "," for c in cells[5:])]))
+    status, out, err = run("predict", "dir", "half.csv")
+    assert (status, out) == (0, full) and "of 4 labelled rows" in err
+
+
+def test_top_and_out(learned, run):
+    x, labels = rows(5, seed=2)
+    write("new.csv", x, labels)
+    assert run("predict", "dir", "new.csv", "--top", "2", "--out", "p.csv")[1] == ""
+    found = read_csv(Path("p.csv").read_text())
+    assert list(found[0]) == ["label", "probability", "label2", "probability2"]
+    chances = learned.predict_proba(x)
+    order = np.argsort(-chances, 1)
+    assert [row["label2"] for row in found] == [learned.labels[i] for i in order[:, 1]]
+    assert float(found[0]["probability2"]) == pytest.approx(chances[0, order[0, 1]], rel=1e-4)
+    many = run("predict", "dir", "new.csv", "--top", "99")[1]
+    assert len(read_csv(many)[0]) == 6
+
+
+def test_a_failed_prediction_leaves_the_old_file(learned, run):
+    Path("p.csv").write_text("old")
+    x, labels = rows(5, seed=2)
+    text = Path(write("new.csv", x, labels)).read_text().replace("kind", ",kind", 1)
+    Path("new.csv").write_text(text)
+    assert run("predict", "dir", "new.csv", "--out", "p.csv")[0] == 2
+    assert Path("p.csv").read_text() == "old"
+    assert not list(Path().glob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("nowhere t.csv", "nowhere holds no learner"),
+        ("dir absent.csv", "there is no file or folder"),
+        ("dir few.csv", "lacks the columns b, c, d, e"),
+        ("dir more.csv", "unknown columns f"),
+        ("dir t.csv --top 0", "top must be 1 or more"),
+        ("dir t.csv --label a", "the learner's label is the column label, not a"),
+        ("dir wide.npz", "inputs have shape (7,) each"),
+        ("dir one.png", "holds images, but the learner's inputs have the shape (5,)"),
+        ("dir t.csv --out nowhere/p.csv", "nowhere"),
+    ],
+)
+def test_wrong_input_to_predict(learned, run, words, message):
+    Path("few.csv").write_text("a\n1\n")
+    Path("more.csv").write_text("a,b,c,d,e,f\n1,2,3,4,5,6\n")
+    np.savez("wide.npz", x=np.zeros((2, 7)))
+    Image.new("RGB", (4, 4)).save("one.png")
+    status, out, err = run("predict", *words.split())
+    assert status == 2
+    assert err.startswith("error: ") and message in err
