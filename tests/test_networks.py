@@ -8,8 +8,17 @@ from torch import nn
 from evenstream.errors import InputError, UnknownName
 from evenstream.networks import NETWORKS, build
 
-FEATURES = {"mlp": 100, "convnet": 128, "resnet18": 512, "slim-resnet18": 160}
-IMAGES = [name for name in FEATURES if name != "mlp"]
+FEATURES = {
+    "mlp": 100,
+    "mlp-norm": 100,
+    "convnet": 128,
+    "resnet18": 512,
+    "slim-resnet18": 160,
+    "resnet18-imagenet": 512,
+    "resnet34": 512,
+}
+IMAGENET = ["resnet18-imagenet", "resnet34"]
+IMAGES = [name for name in FEATURES if "mlp" not in name]
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +47,11 @@ def test_listing_does_not_import_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", FEATURES)
-@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (5, 9, 17)])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [(n, s) for n in FEATURES if n not in IMAGENET for s in ((3, 32, 32), (1, 28, 28), (5, 9, 17))]
+    + [("resnet18-imagenet", (1, 33, 40)), ("resnet34", (3, 32, 32))],
+)
 def test_features(name, shape):
     network = build(name, shape)
     assert network.num_features == FEATURES[name]
@@ -57,6 +69,8 @@ def test_features(name, shape):
         ("mlp", (1, 28, 28), 10, 784 * 100 + 100 + 100 * 100 + 100 + 100 * 10 + 10),
         ("resnet18", (3, 32, 32), 10, 11_173_962),
         ("slim-resnet18", (3, 32, 32), 10, 1_094_750),
+        ("resnet18-imagenet", (3, 224, 224), 1000, 11_689_512),
+        ("resnet34", (3, 224, 224), 1000, 21_797_672),
         ("convnet", (1, 8, 8), 0, 9 * (32 + 32 * 64 + 64 * 128) + 2 * (32 + 64 + 128)),
     ],
 )
@@ -78,6 +92,38 @@ def test_resnet_is_the_cifar_variant():
         )
     network.eval()(torch.randn(1, 3, 32, 32))
     assert sizes == [(64, 32, 32), (128, 16, 16), (256, 8, 8), (512, 4, 4)]
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("resnet18-imagenet", 8), ("resnet34", 16)])
+def test_resnet_is_the_imagenet_variant(name, blocks):
+    network = build(name, (3, 224, 224))
+    stem = network.conv1
+    assert (stem.kernel_size, stem.stride, stem.padding) == ((7, 7), (2, 2), (3, 3))
+    assert (network.pool.kernel_size, network.pool.stride, network.pool.padding) == (3, 2, 1)
+    assert sum(type(m).__name__ == "BasicBlock" for m in network.modules()) == blocks
+    sizes = []
+    for part in ("bn1", "pool", "layer1", "layer2", "layer3", "layer4"):
+        network.get_submodule(part).register_forward_hook(
+            lambda _m, _i, out: sizes.append((out.shape[1], out.shape[2]))
+        )
+    with torch.no_grad():
+        network.eval()(torch.randn(1, 3, 224, 224))
+    assert sizes == [(64, 112), (64, 56), (64, 56), (128, 28), (256, 14), (512, 7)]
+
+
+def test_imagenet_resnets_start_like_those_of_torchvision():
+    network = build("resnet18-imagenet", (3, 224, 224))
+    for conv in (m for m in network.modules() if isinstance(m, nn.Conv2d)):
+        expected = (2 / (conv.out_channels * conv.kernel_size[0] ** 2)) ** 0.5
+        assert abs(conv.weight.std() / expected - 1) < 0.03
+        assert abs(conv.weight.mean()) < 0.03 * expected
+
+
+def test_small_resnets_keep_the_names_that_checkpoints_have():
+    names = build("slim-resnet18", (3, 32, 32)).state_dict().keys()
+    assert {"conv1.weight", "bn1.running_var", "layer2.0.shortcut.0.weight"} <= names
+    assert len(names) == 20 + 20 * 5
+    assert not any("pool" in name or "layer1.0.shortcut" in name for name in names)
 
 
 def test_resnet_blocks_do_what_the_formula_says():
@@ -117,11 +163,11 @@ def test_mlp_does_not_care_about_the_memory_format():
     torch.testing.assert_close(network(x), network(x.contiguous(memory_format=torch.channels_last)))
 
 
-@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize("name", [name for name in FEATURES if name != "resnet34"])
 def test_same_seed_same_network(name):
     def state(seed):
         torch.manual_seed(seed)
-        return build(name, (3, 16, 16)).state_dict()
+        return build(name, (3, 32, 32)).state_dict()
 
     first, again, other = state(1), state(1), state(2)
     assert all(torch.equal(first[key], again[key]) for key in first)
@@ -142,7 +188,7 @@ def test_channels_last_is_kept_to_the_end(name):
     torch.testing.assert_close(result, network(x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", [name for name in IMAGES if name not in IMAGENET])
 def test_the_smallest_image_trains_with_a_batch_of_one(name):
     side = NETWORKS[name].min_side
     network = build(name, (1, side, side)).train()
@@ -152,7 +198,7 @@ def test_the_smallest_image_trains_with_a_batch_of_one(name):
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("shape", [(), (3,), (32, 32), (3, 32, 4), (3, 7, 32), (2, 3, 32, 32)])
 def test_shapes_that_do_not_fit(name, shape):
-    with pytest.raises(InputError, match=r"channels, height, width.*at least \dx\d") as caught:
+    with pytest.raises(InputError, match=r"channels, height, width.*at least \d+x\d+") as caught:
         build(name, shape)
     assert name in str(caught.value) and str(shape) in str(caught.value)
 
@@ -167,5 +213,5 @@ def test_empty_shapes_do_not_fit_anything(shape):
 def test_unknown_network():
     with pytest.raises(UnknownName, match="did you mean resnet18"):
         build("resnet-18", (3, 32, 32))
-    with pytest.raises(UnknownName, match=r"known: convnet, mlp, resnet18, slim-resnet18"):
+    with pytest.raises(UnknownName, match=r"known: convnet, mlp, mlp-norm, resnet18, "):
         build("???", (3, 32, 32))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from evenstream.errors import EvenstreamError
     from evenstream.learner.learner import Learner
     from evenstream.learner.step import Step, StepResult
+    from evenstream.live import follow
     from evenstream.methods import Method, register
     from evenstream.slots.criteria import CrossEntropy, LogitAdjustedSoftmax
 
@@ -21,6 +22,7 @@ _HOME = {
     "Method": "evenstream.methods",
     "Step": "evenstream.learner.step",
     "StepResult": "evenstream.learner.step",
+    "follow": "evenstream.live",
     "register": "evenstream.methods",
 }
 
@@ -32,6 +34,7 @@ __all__ = [
     "Method",
     "Step",
     "StepResult",
+    "follow",
     "register",
 ]
 

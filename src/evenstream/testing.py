@@ -1,26 +1,29 @@
 """One suite of promises that every method keeps, present and future.
 
 `check_method("my-method")` trains tiny learners and raises an AssertionError that says which
-promise is broken. It needs no test framework; with pytest, parametrise over `CHECKS`.
+promise is broken. It needs no test framework; with pytest, parametrise over `CHECKS`. Beyond
+those, `check_long_stream` takes about a minute.
 """
 
 from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evenstream.checkpoint import flatten
 from evenstream.errors import EvenstreamError
 from evenstream.learner.learner import Learner
 from evenstream.methods import make_method
 
 DIM = 6
 NAMES = ("bolt", 7, ("gear", 2), True, "1", "nut")
+LABEL_COUNTS = dict.fromkeys(NAMES, 10)
 FLOOR = 0.7
 """Accuracy on all classes of the toy stream that a method with a memory must reach."""
 
@@ -69,13 +72,16 @@ def make_learner(method: str, **options: Any) -> Learner:
     }
     learner = Learner(method, settings.pop("model", None) or Backbone(), **settings)
     if learner.needs & {"boundaries", "label_counts"}:
-        learner.start_task(dict.fromkeys(NAMES, 10))
+        learner.start_task(LABEL_COUNTS)
     return learner
 
 
-def feed(learner: Learner, stream: list[Batch]) -> Learner:
-    """Learn every batch of a stream."""
+def feed(learner: Learner, stream: Iterable[Batch]) -> Learner:
+    """Learn every batch of a stream; a learner inside a task is told when the next one begins."""
     for x, labels in stream:
+        while learner.in_task and learner.task < NAMES.index(labels[0]) // 2:
+            learner.end_task()
+            learner.start_task(LABEL_COUNTS)
         learner.learn(x, labels)
     return learner
 
@@ -83,7 +89,10 @@ def feed(learner: Learner, stream: list[Batch]) -> Learner:
 def check_learns(method: str) -> None:
     """It tells the classes of a separable stream apart, old ones too if it has a memory."""
     learner = make_learner(method, model=Backbone(dropout=0.0), memory=40)
-    feed(learner, toy_stream(120))
+    _assert_learned(feed(learner, toy_stream(120)))
+
+
+def _assert_learned(learner: Learner) -> None:
     stream = toy_stream(20, seed=5)
     if not learner.method.uses_memory:
         stream = stream[10:]
@@ -91,7 +100,7 @@ def check_learns(method: str) -> None:
     guess = [label for x, _ in stream for label in learner.predict(x)]
     right = np.mean([type(a) is type(b) and a == b for a, b in zip(guess, truth, strict=True)])
     assert right >= FLOOR, (
-        f"{method} got {right:.0%} of a separable stream right, below {FLOOR:.0%}"
+        f"{learner.method.spec} got {right:.0%} of a separable stream right, below {FLOOR:.0%}"
     )
 
 
@@ -124,7 +133,7 @@ def check_takes_any_batch(method: str) -> None:
     learner = make_learner(method)
     for number, (x, labels) in enumerate(toy_stream(classes=6)):
         size = (1, 3, 6)[number % 3]
-        learner.learn(x[:size], labels[:size])
+        feed(learner, [(x[:size], labels[:size])])
     assert len(learner.predict(x)) == len(x)
     assert learner.predict_proba(x).shape == (len(x), len(learner.labels))
 
@@ -133,8 +142,8 @@ def check_memory_is_bounded(method: str) -> None:
     """The memory never holds more than its capacity, and its class counts are right."""
     for capacity in (1, 5):
         learner = make_learner(method, memory=capacity)
-        for x, labels in toy_stream():
-            learner.learn(x, labels)
+        for batch in toy_stream():
+            feed(learner, [batch])
             assert len(learner.memory) <= capacity, f"{method} overfills its memory"
         if len(learner.memory):
             counts = learner.memory.class_counts
@@ -173,10 +182,10 @@ def check_inputs_stay(method: str) -> None:
     learner, twin = make_learner(method), make_learner(method)
     for x, labels in toy_stream():
         mine = x.copy()
-        learner.learn(mine, labels)
+        feed(learner, [(mine, labels)])
         assert np.array_equal(mine, x), f"{method} changes its inputs"
         mine[:] = np.nan
-        twin.learn(x, labels)
+        feed(twin, [(x, labels)])
     before = learner.fingerprint()
     learner.predict(toy_stream()[0][0])
     assert before == learner.fingerprint(), f"{method}: predict changes the learner"
@@ -217,6 +226,18 @@ def check_bfloat16(method: str) -> None:
     assert all(bool(torch.isfinite(p).all()) for p in learner.network.parameters())
 
 
+def check_whole_head(method: str) -> None:
+    """It works with classes in the softmax that are still to come (scope="all"), and resumes."""
+    options = {"scope": "all", "head_size": 20}
+    learner = feed(make_learner(method, **options), toy_stream())
+    assert learner.predict_proba(toy_stream()[0][0]).shape == (6, 4), (
+        f"{method} predicts classes that it has not seen"
+    )
+    part = feed(make_learner(method, **options), toy_stream()[:7])
+    part = Learner.from_state(part.state(), Backbone())
+    assert feed(part, toy_stream()[7:]).fingerprint() == learner.fingerprint()
+
+
 def check_boundaries(method: str) -> None:
     """A method that needs boundaries says so when there are none."""
     learner = Learner(method, Backbone(), memory=20)
@@ -238,8 +259,31 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     check_inputs_stay,
     check_refusals_leave_no_trace,
     check_bfloat16,
+    check_whole_head,
     check_boundaries,
 )
+
+
+def check_long_stream(method: str, steps: int = 10_000) -> None:
+    """Ten thousand steps with classes that come back: it still learns, resumes, does not grow."""
+
+    def batches(first: int, last: int) -> Iterator[Batch]:
+        for start in range(first, last, 100):
+            yield from toy_stream(100, seed=start)
+
+    learner = feed(make_learner(method), batches(0, steps // 2))
+    half = learner.state()
+    twin = Learner.from_state(half, Backbone())
+    for each in (learner, twin):
+        feed(each, batches(steps // 2, steps))
+    assert learner.fingerprint() == twin.fingerprint(), f"{method} resumed differently"
+    assert _numbers(learner.state()) <= 1.1 * _numbers(half), f"{method}: its state grows"
+    assert all(bool(torch.isfinite(value).all()) for value in flatten(learner.state())[0].values())
+    _assert_learned(learner)
+
+
+def _numbers(state: dict[str, Any]) -> int:
+    return sum(value.numel() for value in flatten(state)[0].values())
 
 
 def check_method(method: str | type) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,8 +18,8 @@ import pytest
 from PIL import Image
 
 from evenstream import Learner
-from evenstream.cli.live_commands import FOR_TABLES, NewLearner
 from evenstream.live import opening
+from evenstream.live.pipe import read_lines
 from evenstream.run.runner import start_run
 from small_runs import save_images, save_table, small_config
 from small_streams import blobs
@@ -57,6 +58,17 @@ def same(one, two):
 
 def read_csv(text):
     return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("learn", ["DIR", "--from", "--start", "--again", "er-las"]), ("predict", ["FILE", "--top"])],
+)
+def test_help_teaches(run, command, words):
+    status, out, err = run(command, "--help")
+    assert (status, err) == (0, "")
+    assert f"Example: evenstream {command} plant" in out
+    assert all(word in out for word in words)
 
 
 # ---- learning -----------------------------------------------------------------------------------
@@ -227,7 +239,6 @@ def test_options_of_a_new_learner(learn):
         status, _, err = learn("--from", "t.csv", flag, value)
         assert status == 2 and f"the saved learner has {flag} " in err
     assert learn("--from", "t.csv", "--batch", "5", "--method", "er")[0] == 0
-    assert set(FOR_TABLES) <= {field for field in NewLearner.__dataclass_fields__}
 
 
 def test_a_run_is_left_alone_and_can_be_started_from(learn, run):
@@ -271,6 +282,8 @@ WRONG = {
     "t.csv --network convnet": "convnet",
     "t.csv --memory -1": "memory must be",
     "t.csv --checkpoint-every 0": "checkpoint_every must be 1 or more",
+    "t.csv --threads 0": "threads must be 1 or more",
+    "photos --size 0": "size of images must be at least 1",
     "t.csv --start nowhere": "nowhere holds no learner",
     "t.csv --method er-las:prior=macro": "needs task boundaries",
     "cut.npz": "not a readable .npz file",
@@ -286,6 +299,8 @@ def test_wrong_input_leaves_nothing_behind(learn, words):
     }.items():  # fmt: skip
         Path(name).write_text(text)
     Path("flat").mkdir()
+    Path("photos/cat").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save("photos/cat/a.png")
     Image.new("RGB", (4, 4)).save("flat/a.png")
     Image.new("RGB", (4, 4)).save("one.png")
     status, out, err = learn("--from", *words.split())
@@ -294,14 +309,7 @@ def test_wrong_input_leaves_nothing_behind(learn, words):
     assert not Path("dir").exists()
 
 
-# ---- the pipe, Ctrl-C and kill -9, in processes of their own -------------------------------------
-
-
-def start(*words, **options):
-    command = [sys.executable, "-m", "evenstream.cli.main", *map(str, words)]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-    )
+# ---- the pipe, Ctrl-C and kill -9 ----------------------------------------------------------------
 
 
 def wait_for(condition, seconds=120):
@@ -312,23 +320,31 @@ def wait_for(condition, seconds=120):
 
 
 def events(folder="dir"):
-    file = Path(folder) / "events.jsonl"
-    return file.read_text().splitlines() if file.exists() else []
+    return (Path(folder) / "events.jsonl").read_text().splitlines()
 
 
 def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
-    """Seven rows come, then nothing: they are learned; the signal stops the wait, and saves."""
+    """Seven rows come, then nothing: they are learned; the signal ends the wait, and saves."""
     x, labels = rows(27)
     lines = Path(write("t.csv", x, labels)).read_bytes().splitlines(keepends=True)
-    process = start("learn", "dir", "--from", "-", "--patience", "0.5", "--checkpoint-every", "1")
-    process.stdin.write(b"".join(lines[:8]))
-    process.stdin.flush()
-    wait_for(lambda: Path("dir/metrics.json").exists())
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130, err
-    assert b"stopped after 1 batches of standard input, saved in dir" in err
+    reading, writing = os.pipe()
+    os.write(writing, b"".join(lines[:8]))
+    monkeypatch.setattr(opening, "read_lines", lambda _: read_lines(reading))
+
+    def interrupt():
+        wait_for(lambda: Path("dir/metrics.json").exists())
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    flags = ("--patience", "0.3", "--checkpoint-every", "1")
+    status, _, err = learn("--from", "-", *flags)
+    thread.join()
+    os.close(writing)
+    assert status == 130
+    assert err.startswith("stopped after 1 batches of standard input, saved in dir; run it again")
     assert metrics()["samples"] == 7
+
     monkeypatch.setattr(opening, "read_lines", lambda _: [lines[0], *lines[8:]])
     assert "learned 20 rows of standard input" in learn("--from", "-")[1]
     by_hand = Learner("er-las", "mlp-norm", lr=0.1, batch=10, replay_batch=10)
@@ -338,14 +354,23 @@ def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_pipe_of_the_shell():
+    x, labels = rows(6)
+    command = [sys.executable, "-m", "evenstream.cli.main", "learn", "dir", "--from", "-"]
+    content = Path(write("t.csv", x, labels)).read_bytes()
+    ended = subprocess.run(command, input=content, capture_output=True)
+    assert b"learned 6 rows of standard input" in ended.stdout, ended.stderr
+
+
+@pytest.mark.slow
 def test_killed_and_run_again_equals_uninterrupted(learn):
     """As tests/live does at length for `follow`."""
-    x, labels = rows(6000)
-    write("t.csv", x, labels)
-    process = start("learn", "dir", "--from", "t.csv", "--checkpoint-every", "5")
+    write("t.csv", *rows(6000))
+    command = [sys.executable, "-m", "evenstream.cli.main", "learn", "dir", "--from", "t.csv"]
+    process = subprocess.Popen([*command, "--checkpoint-every", "5"], stdout=subprocess.DEVNULL)
     wait_for(lambda: Path("dir/metrics.json").exists())
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.wait()
     assert 0 < metrics()["samples"] < 6000
     assert learn("--from", "t.csv")[0] == 0
     learn("--from", "t.csv", directory="whole")
@@ -430,6 +455,6 @@ def test_wrong_input_to_predict(learned, run, words, message):
     Path("more.csv").write_text("a,b,c,d,e,f\n1,2,3,4,5,6\n")
     np.savez("wide.npz", x=np.zeros((2, 7)))
     Image.new("RGB", (4, 4)).save("one.png")
-    status, out, err = run("predict", *words.split())
+    status, _, err = run("predict", *words.split())
     assert status == 2
     assert err.startswith("error: ") and message in err

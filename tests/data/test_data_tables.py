@@ -2,13 +2,15 @@
 
 import csv
 import io
+import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenstream.data.tables import Columns, CsvReader, in_batches, open_table, read_table
@@ -53,7 +55,18 @@ ROWS = [([1, 2], "cat"), ([3.5, -400], "dog"), ([5, 6], "cat"), ([7, 8], "dog")]
         TABLE.replace("cat", '"cat"').replace("a,", '"a",'),
         "label,b,ignored,a\n" + "cat,2,x,1\ndog,-400,y,3.5\ncat,6,,5\ndog,8,z,7\n",
     ],
-    ids="plain semicolons tabs spaces crlf no-end blank-lines bom quotes order".split(),
+    ids=[
+        "plain",
+        "semicolons",
+        "tabs",
+        "spaces",
+        "crlf",
+        "no-end",
+        "blank-lines",
+        "bom",
+        "quotes",
+        "order",
+    ],
 )
 def test_ways_to_write_the_same_table(table, content):
     path = table(content)
@@ -161,7 +174,7 @@ def test_bad_files_say_what_is_wrong_and_where(table, case):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match="cannot read .*absent.csv: No such file"):
+    with pytest.raises(DataError, match=r"cannot read .*absent.csv: No such file"):
         read_table(tmp_path / "absent.csv")
 
 
@@ -205,6 +218,7 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 )
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(numbers, numbers, words), min_size=1, max_size=12),
     st.integers(0, 12),
@@ -273,7 +287,7 @@ NUMBERS = {"a": [1, 2, 3, 4], "b": pa.array([True, False, True, True]), "c": [0.
         (pa.array(["x", "y", "x", "y"]).dictionary_encode(), ["x", "y", "x", "y"]),
         (pa.array(["3", "4", "3", "4"], pa.large_string()), ["3", "4", "3", "4"]),
     ],
-    ids="text int bool categories large-text".split(),
+    ids=["text", "int", "bool", "categories", "large-text"],
 )
 def test_the_type_of_a_parquet_column_decides(tmp_path, labels, expected):
     path = parquet(tmp_path, {**NUMBERS, "label": labels}, row_group_size=3)
@@ -285,8 +299,6 @@ def test_the_type_of_a_parquet_column_decides(tmp_path, labels, expected):
 
 
 def test_parquet_decimals_and_nulls(tmp_path):
-    from decimal import Decimal
-
     columns = {"a": pa.array([Decimal("1.25"), None]), "label": ["x", "x"]}
     path = parquet(tmp_path, columns)
     reader = open_table(path)
@@ -315,7 +327,7 @@ def test_parquet_can_be_left_and_gone_on_with(tmp_path):
     seen += in_batches(second.rows(columns), 1000)
     second.close()
     assert np.concatenate([x for x, _ in seen])[:, 0].tolist() == list(range(9000))
-    assert sum((labels for _, labels in seen), []) == [n % 3 for n in range(9000)]
+    assert [label for _, labels in seen for label in labels] == [n % 3 for n in range(9000)]
 
 
 @pytest.mark.parametrize(
@@ -345,6 +357,6 @@ def test_damaged_parquet(tmp_path):
 
 def test_without_pyarrow_it_says_what_to_install(tmp_path, monkeypatch):
     path = parquet(tmp_path, {**NUMBERS, "label": ["x"] * 4})
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"pip install 'evenstream\[parquet\]'"):
         read_table(path)

@@ -68,7 +68,7 @@ def test_methods_whose_logits_are_free_of_priors(method):
     ("method", "reason"),
     [
         ("er", "plain cross-entropy"),
-        ("fine-tune", "use its -las form"),
+        ("fine-tune", "use a -las method"),
         ("er-las:tau=0", "tau=0"),
         ("er-las:tau=2", "tau=2"),
         ("er-las:tau=inf", "tau=inf"),

@@ -5,19 +5,35 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from evenstream.methods import METHODS, Method, make_method, method_names, register
+from evenstream.methods import METHODS, Method, method_names, register
 from evenstream.methods.er import ER
-from evenstream.testing import CHECKS, check_method
+from evenstream.testing import CHECKS, check_long_stream, check_method
 
-ONLINE = [name for name in method_names() if "shuffled" not in make_method(name).needs]
 ABLATIONS = [f"er-las:{option}" for option in ("tau=0", "tau=inf", "prior=random", "prior=macro")]
+VARIANTS = [  # options that bring state, boundaries or another way to predict
+    "er-ace:head=cosine",
+    "er-cba:start=second-task",
+    "er-obc:surrogate_head=true,correction_draw=balanced",
+    "er-wn:when=train",
+    "mir:exclude_current=true,scoring=eval",
+    "mro:update_first=true",
+    "ocs:gradients=full",
+    "ss-il:refresh=0",
+]
+
+pytestmark = pytest.mark.filterwarnings("ignore:the last 20 steps")
 
 
-@pytest.mark.filterwarnings("ignore:the last 20 steps")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("method", ONLINE + ABLATIONS)
+@pytest.mark.parametrize("method", method_names() + ABLATIONS + VARIANTS)
 def test_promise(method, check):
     check(method)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", method_names() + ABLATIONS + VARIANTS)
+def test_long_stream(method):
+    check_long_stream(method)
 
 
 def register_for_test(monkeypatch, cls):

@@ -1,7 +1,10 @@
 """Names, options and specs of methods."""
 
+import dataclasses
 import math
+import typing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -36,7 +39,7 @@ class Options(Method):
 
 @dataclass
 class NoCrossEntropy(Method):
-    has_cross_entropy = False
+    why_not_las = "it has no cross-entropy term"
 
 
 def test_the_methods_of_this_version_are_there():
@@ -142,8 +145,60 @@ def test_nothing_near_lists_everything():
 def test_without_cross_entropy_there_is_no_las(registered):
     registered("no-ce", NoCrossEntropy)
     assert "no-ce" in method_names() and "no-ce-las" not in method_names()
-    with pytest.raises(InputError, match="no cross-entropy term"):
+    with pytest.raises(InputError, match="no-ce-las makes no sense: it has no cross-entropy term"):
         make_method("no-ce-las")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("clib:period=0", "period must lie in 1..inf, got 0"),
+        ("clib:keep=1.5", "keep must lie in 0..1"),
+        ("mro:rows=-1", "rows must lie in 0..inf"),
+        ("mir:subsample=0", "subsample"),
+        ("aser:neighbours=0", "neighbours"),
+        ("er-cbl:beta=1", "beta"),
+        ("er-cba:period=0", "period"),
+        ("der++:alpha=nan", "alpha must lie in 0..inf, got nan"),
+        ("ss-il:temperature=0", "temperature"),
+        ("er-posthoc:tau=-1", "tau"),
+        ("er-las:prior=random,redraw=0", "redraw must be a whole number of steps"),
+    ],
+)
+def test_options_out_of_bounds_are_refused(spec, message):
+    with pytest.raises(InputError, match=message):
+        make_method(spec)
+
+
+def options_of(name):
+    return dataclasses.fields(METHODS[name])
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_choice_is_an_option_that_is_logged(name):
+    """Each choice can be written, is part of the spec, and comes back from it."""
+    for field in options_of(name):
+        kind = typing.get_type_hints(METHODS[name])[field.name]
+        choices = typing.get_args(kind) or ((True, False) if kind is bool else ())
+        for choice in set(choices) - {field.default}:
+            text = str(choice).lower() if kind is bool else choice
+            method = make_method(f"{name}:{field.name}={text}")
+            assert method.spec == f"{name}:{field.name}={text}"
+            assert getattr(method, field.name) == choice
+
+
+def test_the_document_of_methods_has_all_of_them_with_their_options():
+    text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+    rows: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            rows.setdefault(line.split("|")[1].strip(), line)  # the first table has them all
+    for name in METHODS:
+        row = rows[f"`{name}`"]
+        missing = [field.name for field in options_of(name) if f"`{field.name}`" not in row]
+        assert not missing, f"docs/methods.md: {name} lacks {missing}"
+    for field in dataclasses.fields(LogitAdjustment):
+        assert f"`{field.name}`" in text
 
 
 def test_a_name_is_taken_once(registered):

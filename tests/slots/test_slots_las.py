@@ -435,6 +435,12 @@ def test_bad_window_is_refused(window):
         LogitAdjustedSoftmax(window=window)
 
 
+@pytest.mark.parametrize("redraw", [0, -1, 1.5, None, True])
+def test_bad_redraw_is_refused(redraw):
+    with pytest.raises(InputError, match="redraw"):
+        RandomPrior(0, redraw)
+
+
 def test_bad_reduction_is_refused():
     for kind in (CrossEntropy, LogitAdjustedSoftmax):
         with pytest.raises(InputError, match="reduction"):
@@ -493,6 +499,7 @@ ESTIMATORS = {
     "window": lambda: SlidingWindow(2),
     "exponential": lambda: ExponentialWindow(0.5),
     "random": lambda: RandomPrior(7),
+    "random, redrawn rarely": lambda: RandomPrior(7, redraw=3),
 }
 
 

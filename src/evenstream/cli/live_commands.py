@@ -138,8 +138,6 @@ def learn(
         device: cpu, cuda, cuda:1, ...
         threads: Threads; results are exact, bit for bit, on one.
     """
-    import torch
-
     from evenstream.checkpoint import has_checkpoint
     from evenstream.live import follow
     from evenstream.live.display import Display, summary
@@ -147,7 +145,7 @@ def learn(
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.tally import Place
 
-    torch.set_num_threads(threads)
+    _use_threads(threads)
     known, streams, learner = Known(), dict[str, Place](), None
     if has_checkpoint(directory) and start is not None:
         raise InputError(f"{directory} holds a learner already; leave --start out")
@@ -157,7 +155,7 @@ def learn(
         new.check(learner)
         known = Known.of(learner, tally)
         streams = tally.streams if saved == directory else {}
-    reading = Reading(label, ignore, True, size, corrupt, patience)
+    reading = Reading(label=label, ignore=ignore, size=size, bad=corrupt, patience=patience)
     with contextlib.closing(open_source(source, known, reading)) as data:
         learner = learner or new.make(data.is_image, device)
         data.batch = learner.options.batch
@@ -207,15 +205,13 @@ def predict(
         device: cpu, cuda, cuda:1, ...
         threads: Threads.
     """
-    import torch
-
     from evenstream.live.folder import read_learner
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.predicting import write_predictions
 
-    torch.set_num_threads(threads)
+    _use_threads(threads)
     learner, tally = read_learner(directory, device)
-    reading = Reading(label, ignore, label_needed=False, patience=1.0)
+    reading = Reading(label=label, ignore=ignore, label_needed=False, patience=1.0)
     with contextlib.closing(open_source(source, Known.of(learner, tally), reading)) as data:
         data.batch = PREDICT_ROWS
         try:
@@ -228,6 +224,14 @@ def predict(
         share = 100 * score.right / score.labelled
         print(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows", file=sys.stderr)
     return 0
+
+
+def _use_threads(count: int) -> None:
+    import torch
+
+    if count < 1:
+        raise InputError(f"threads must be 1 or more, got {count}")
+    torch.set_num_threads(count)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
@@ -11,34 +13,44 @@ from evenstream.errors import InputError
 from evenstream.learner.classifier import Classifier, GrowingHead, evaluation_mode
 from evenstream.learner.options import DTYPES, Options
 from evenstream.learner.randomness import derive_seed
+from evenstream.networks.weights import load_weights
 
 
 def build_classifier(
-    model: str | nn.Module, raw: Tensor, preprocess: Preprocess, options: Options
+    model: str | nn.Module,
+    raw: Tensor,
+    preprocess: Preprocess,
+    options: Options,
+    weights: Path | None,
 ) -> Classifier:
-    """A named network, or the user's module, with a growing head on its features."""
+    """A named network, or the user's module, with a growing head on its features.
+
+    The weights of a named network are drawn, or come from a file.
+    """
+    sample = preprocess.plain(raw[:1])
     if isinstance(model, nn.Module):
         backbone = model
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(options.seed, "init"))
-            backbone = networks.build(model, tuple(raw.shape[1:]))
+            backbone = networks.build(model, tuple(sample.shape[1:]))
+        if weights is not None:
+            load_weights(backbone, weights)
     backbone.to(raw.device)
-    if raw.ndim == 4:
+    if sample.ndim == 4:
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
-    head = GrowingHead(_feature_size(backbone, raw, preprocess), options.seed, options.head_size)
+    head = GrowingHead(_feature_size(backbone, sample), options.seed, options.head_size)
     return Classifier(backbone, head.to(raw.device), DTYPES[options.dtype]).train()
 
 
-def _feature_size(backbone: nn.Module, raw: Tensor, preprocess: Preprocess) -> int:
+def _feature_size(backbone: nn.Module, sample: Tensor) -> int:
     """Ask the module what it makes of one row; it must be a vector."""
-    sample = preprocess.plain(raw[:1])
     try:
         with evaluation_mode(backbone):
             features = backbone(sample)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        shape = tuple(raw.shape[1:])
+        shape = tuple(sample.shape[1:])
         raise InputError(f"the model cannot take inputs of shape {shape}: {error}") from error
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
         raise InputError("the model must turn a batch of inputs into one feature vector a row")

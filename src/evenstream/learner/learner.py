@@ -48,8 +48,9 @@ class Learner:
 
     Args:
         method: `NAME[:key=value,...]`, as in "er-las:tau=2" (`evenstream methods` lists them).
-        model: a network's name (mlp, convnet, resnet18, slim-resnet18) or any module that turns a
-            batch of inputs into features; the classifier on top is added and grows by itself.
+        model: a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`) or any
+            module that turns a batch of inputs into features; the classifier on top is added and
+            grows by itself.
         memory: samples kept for replay; 0 means no replay.
         lr: learning rate.
         batch: nominal size of an incoming batch (methods that size their replay by it use it;
@@ -67,6 +68,8 @@ class Learner:
         accumulate: gather rows until there are this many, then make one step with them.
         scope: "seen" has the classes seen so far in the softmax, "all" every row of the head.
         head_size: rows of the head made in advance (it grows beyond if need be).
+        weights: a file that a named network starts from (.safetensors, .pth or .pt, with
+            torchvision's names); it is read with the first batch, and the head is new.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Learner:
         accumulate: int = 1,
         scope: Literal["seen", "all"] = "seen",
         head_size: int = 0,
+        weights: str | Path | None = None,
     ) -> None:
         self.device = resolve_device(device)
         self.options = Options(
@@ -120,7 +124,12 @@ class Learner:
             raise UnknownName("network", model, networks.NETWORKS)
         if not isinstance(model, (str, nn.Module)):
             raise InputError(f"model must be a network's name or a torch module, got {model!r}")
+        if weights is not None and isinstance(model, nn.Module):
+            raise InputError("weights are for named networks; load them into your module yourself")
+        if weights is not None and not Path(weights).is_file():
+            raise InputError(f"there is no file {weights} to take weights from")
         self.model = model
+        self.weights = None if weights is None else Path(weights).absolute()
         self.preprocess = Preprocess(augment, self.options.mean, self.options.std)
         self.criterion = self._make_criterion()
         self.memory = Memory(memory if self.method.uses_memory else 0, self.device)
@@ -196,7 +205,7 @@ class Learner:
 
     def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
-        scores = self._scores(x, priors)
+        scores = self.scores(x, priors)
         if scores.shape[1] == 0:
             return torch.full((len(scores),), -1)
         return scores.argmax(1)
@@ -205,7 +214,7 @@ class Learner:
         self, x: Any, priors: Mapping[Any, float] | None = None
     ) -> np.ndarray[Any, np.dtype[np.float32]]:
         """A probability for each row and each label in `labels` (no columns before any step)."""
-        return self._scores(x, priors).softmax(1).numpy()
+        return self.scores(x, priors).softmax(1).numpy()
 
     def start_task(
         self, label_counts: Mapping[Any, int] | None = None, data: TaskData | None = None
@@ -276,6 +285,7 @@ class Learner:
         learner = cls(
             state["method"] if method is None else method,
             state["model"] if model is None else model,
+            weights=state.get("weights"),
             **options,
         )
         if learner.method.spec != state["method"]:
@@ -472,7 +482,7 @@ class Learner:
 
     def build(self, raw: Tensor) -> Classifier:
         """Make the network for the first batch: its shape was not known before."""
-        network = build_classifier(self.model, raw, self.preprocess, self.options)
+        network = build_classifier(self.model, raw, self.preprocess, self.options, self.weights)
         self.optimizer = make_optimizer(
             self.options.optimizer,
             network.parameters(),
@@ -512,7 +522,7 @@ class Learner:
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def _scores(self, x: Any, priors: Mapping[Any, float] | None) -> Tensor:
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """The inference rule's scores of the seen classes, on the CPU; changes no state."""
         raw = check_inputs(x, self.input_kind)
         log_prior = None if priors is None else deployment_prior(self, priors)

@@ -40,6 +40,7 @@ def learner_state(learner: Learner) -> dict[str, Any]:
         "in_task": learner.in_task,
         "task_counts": counts and [[label_to_json(k), int(v)] for k, v in counts.items()],
         "input": learner.input_kind and asdict(learner.input_kind),
+        "weights": str(learner.weights) if learner.weights and network is None else None,
         "network": None if network is None else dict(network.state_dict()),
         "optimizer": None if optimizer is None else optimizer_state(optimizer),
         "memory": learner.memory.state(),

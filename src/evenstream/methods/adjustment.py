@@ -27,6 +27,8 @@ class LogitAdjustment:
     """Estimator of the class prior; random and macro are the paper's ablations."""
     decay: float = 0.9
     """How much of the counts is kept at each batch (prior=exponential)."""
+    redraw: int = 1
+    """Steps between two draws of the prior (prior=random); the paper does not say how many."""
 
     def __post_init__(self) -> None:
         self.build(seed=0)  # refuses bad values before anything is made
@@ -36,7 +38,7 @@ class LogitAdjustment:
         estimators: dict[str, PriorEstimator] = {
             "window": SlidingWindow(self.window),
             "exponential": ExponentialWindow(self.decay),
-            "random": RandomPrior(seed),
+            "random": RandomPrior(seed, self.redraw),
             "macro": MacroPrior(),
         }
         return LogitAdjustedSoftmax(tau=self.tau, prior=estimators[self.prior])

@@ -12,6 +12,7 @@ from evenstream.learner.memory import Y
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
+from evenstream.methods.bounds import Positive
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.shapley import knn_shapley
@@ -27,21 +28,21 @@ class ASER(ER):
     citation = "Shim et al., Adversarial Shapley Value Experience Replay, 2021"
     cost = "F(b + 2·per_class·C) to retrieve, F(b + 2·per_class·C) to update, F(b+m) + G(b+m)"
 
-    neighbours: int = 5
+    neighbours: Positive = 5
     """K of the nearest-neighbour classifier."""
-    per_class: int = 6
+    per_class: Positive = 6
     """Candidates and evaluation points drawn from each class."""
 
     def make_retrieval(self) -> Retrieval:
         """Adversarial Shapley retrieval."""
-        return ShapleyRetrieval(self.neighbours, self.per_class)
+        return AdversarialShapley(self.neighbours, self.per_class)
 
     def make_update(self) -> Update:
         """Shapley update."""
-        return ShapleyUpdate(self.neighbours, self.per_class)
+        return HighestShapleyValues(self.neighbours, self.per_class)
 
 
-class ShapleyRetrieval(Retrieval):
+class AdversarialShapley(Retrieval):
     """The candidates with the highest mean value for memory minus mean value for the batch."""
 
     def __init__(self, neighbours: int, per_class: int) -> None:
@@ -69,7 +70,7 @@ class ShapleyRetrieval(Retrieval):
         return candidates.take(score.argsort(descending=True, stable=True)[:count])
 
 
-class ShapleyUpdate(Update):
+class HighestShapleyValues(Update):
     """Fill free slots; then let incoming samples compete with stored ones by Shapley value."""
 
     def __init__(self, neighbours: int, per_class: int) -> None:

@@ -7,8 +7,6 @@ it trains on and stores, for what happens after the step and at task boundaries,
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -21,6 +19,8 @@ from evenstream.learner.classifier import Classifier
 from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
 from evenstream.learner.rows import Rows
 from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.methods.bounds import check_bounds
+from evenstream.options_text import option_types, read_options, write_options
 from evenstream.slots.inference import ArgMax, InferenceRule
 from evenstream.slots.retrieval import Retrieval, Uniform
 from evenstream.slots.updates import Reservoir, Update
@@ -61,12 +61,13 @@ class Method:
     """Whether the memory takes in the batch before the step trains (CLIB)."""
     trained_groups: ClassVar[tuple[str, ...]] = ("network",)
     """What `loss` is minimised over: the network, and optimisers of the method's own by name."""
-    has_cross_entropy: ClassVar[bool] = True
-    """Whether there is a cross-entropy term for Logit Adjusted Softmax to replace."""
+    why_not_las: ClassVar[str | None] = None
+    """Why a `-las` form makes no sense; None if there is one."""
     logits_follow_criterion: ClassVar[bool] = True
     """Whether the logits are what the criterion makes them; False if another loss shapes them."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         self.adjustment: LogitAdjustment | None = None
         self.retrieval: Retrieval = self.make_retrieval()
         self.update: Update = self.make_update()
@@ -159,12 +160,12 @@ class Method:
     @property
     def spec(self) -> str:
         """How the method is written: NAME[:key=value,...] with everything that is not default."""
-        changed = _changed(self)
+        written = [write_options(self)]
         name = self.name
         if self.adjustment is not None:
             name += "-las"
-            changed |= _changed(self.adjustment)
-        options = ",".join(f"{key}={_format(value)}" for key, value in changed.items())
+            written.append(write_options(self.adjustment))
+        options = ",".join(filter(None, written))
         return f"{name}:{options}" if options else name
 
 
@@ -187,7 +188,7 @@ def register(name: str) -> Callable[[M], M]:
 def method_names() -> list[str]:
     """All names that `make_method` knows, `-las` forms included."""
     plain = sorted(METHODS)
-    return plain + [f"{name}-las" for name in plain if METHODS[name].has_cross_entropy]
+    return plain + [f"{name}-las" for name in plain if METHODS[name]().why_not_las is None]
 
 
 def make_method(spec: str) -> Method:
@@ -197,62 +198,12 @@ def make_method(spec: str) -> Method:
     cls = METHODS.get(name.removesuffix("-las") if adjusted else name)
     if cls is None:
         raise UnknownName("method", name, method_names())
-    if adjusted and not cls.has_cross_entropy:
-        raise InputError(f"{name}: {cls.name} has no cross-entropy term for -las to adjust")
-    targets: list[Any] = [cls, LogitAdjustment] if adjusted else [cls]
-    known = {key: (target, kind) for target in targets for key, kind in _options(target).items()}
-    values: dict[Any, dict[str, Any]] = {target: {} for target in targets}
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
-        if key not in known:
-            extra = (
-                ""
-                if adjusted or key not in _options(LogitAdjustment)
-                else (f" ({key} is an option of {name}-las)")
-            )
-            raise InputError(
-                f"method {name} has no option {key!r}{extra}; it has: {', '.join(known) or 'none'}"
-            )
-        if not equals:
-            raise InputError(f"option {key!r} of method {name} needs a value: {key}=...")
-        target, kind = known[key]
-        values[target][key] = _parse(f"{name}:{key}", value, kind)
-    method = cls(**values[cls])
+    own, las = option_types(cls), option_types(LogitAdjustment)
+    types = own | las if adjusted else own
+    values = read_options("method", name, text, types, dict.fromkeys(las, f"{name}-las"))
+    method = cls(**{key: values.pop(key) for key in own if key in values})
     if adjusted:
-        method.adjustment = LogitAdjustment(**values[LogitAdjustment])
+        if method.why_not_las is not None:
+            raise InputError(f"{name} makes no sense: {method.why_not_las}")
+        method.adjustment = LogitAdjustment(**values)
     return method
-
-
-def _options(cls: type) -> dict[str, Any]:
-    """Names and types of a dataclass's fields."""
-    hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
-
-
-def _changed(instance: Any) -> dict[str, Any]:
-    """Fields that differ from their defaults."""
-    return {
-        field.name: getattr(instance, field.name)
-        for field in dataclasses.fields(instance)
-        if getattr(instance, field.name) != field.default
-    }
-
-
-def _parse(what: str, text: str, kind: Any) -> Any:
-    """Read an option's value as the type its field has."""
-    if kind is bool:
-        if text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        raise InputError(f"{what} must be true or false, got {text!r}")
-    if typing.get_origin(kind) is Literal:
-        if text in typing.get_args(kind):
-            return text
-        raise InputError(f"{what} must be one of {', '.join(typing.get_args(kind))}, got {text!r}")
-    try:
-        return kind(text)
-    except ValueError:
-        raise InputError(f"{what} must be a number ({kind.__name__}), got {text!r}") from None
-
-
-def _format(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

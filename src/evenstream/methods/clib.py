@@ -15,7 +15,8 @@ from evenstream.learner.memory import Y
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.mro import MRO
+from evenstream.methods.bounds import Positive, Share
+from evenstream.methods.mro import MemoryOnly
 from evenstream.slots.updates import Placement, Update
 
 IMPORTANCE = "importance"
@@ -23,16 +24,16 @@ IMPORTANCE = "importance"
 
 @register("clib")
 @dataclass
-class CLIB(MRO):
+class CLIB(MemoryOnly):
     """Evict, from the largest class, the sample whose training has helped the memory least."""
 
     citation = "Koh et al., Online Continual Learning on Class Incremental Blurry Task, 2022"
     cost = "F(b+m) + G(b+m) + F(M) every `period` steps"
     memory_first = True
 
-    period: int = 3
+    period: Positive = 3
     """Steps between two looks at the loss of the whole memory."""
-    keep: float = 0.9
+    keep: Share = 0.9
     """How much of the importance stays at each of them."""
 
     def make_update(self) -> Update:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import Method, register
+from evenstream.methods.bounds import Factor
 
 
 @register("der++")
@@ -22,10 +24,12 @@ class DERpp(Method):
     cost = "F(b) + 2 F(m) + G(b+2m)"
     logits_follow_criterion = False
 
-    alpha: float = 0.1
-    """Weight of the distance to stored logits, averaged over rows and classes."""
-    beta: float = 0.5
+    alpha: Factor = 0.1
+    """Weight of the distance to stored logits."""
+    beta: Factor = 0.5
     """Weight of the replayed labels' loss."""
+    distance: Literal["mean", "sum"] = "mean"
+    """Squared differences averaged over classes, as the public code does, or summed."""
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """Incoming rows and the second draw have labels that are scored."""
@@ -42,6 +46,7 @@ class DERpp(Method):
         if len(distilled):
             stored = distilled.fields["logits"]
             now = step.net(distilled.x)[:, : stored.shape[1]]
-            loss = loss + self.alpha * F.mse_loss(now, stored)
+            scale = 1 if self.distance == "mean" else stored.shape[1]
+            loss = loss + self.alpha * scale * F.mse_loss(now, stored)
             loss = loss + self.beta * step.ce(step.net(labelled.x), labelled.y)
         return loss

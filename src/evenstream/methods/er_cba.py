@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, register
+from evenstream.methods.base import Method, Need, TaskData, register
+from evenstream.methods.bounds import Factor, Positive
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
+from evenstream.slots.priors import pad_classes
 from evenstream.slots.retrieval import draw_distinct
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
 
 Labelled = tuple[Tensor, Tensor]
+STARTED = "started"
 
 
 class Adaptor(nn.Module):
@@ -47,28 +50,44 @@ class Adaptor(nn.Module):
 @register("er-cba")
 @dataclass
 class ERCBA(Method):
-    """ER through a learnt correction of the logits that is dropped at test time."""
+    """ER through a learnt correction of the logits that is dropped at test time.
+
+    The adaptor's own problem is always posed in plain cross-entropy; `er-cba-las` adjusts the loss
+    of the network.
+    """
 
     citation = (
         "Wang et al., CBA: Improving Online Continual Learning via Continual Bias Adaptor, 2023"
     )
     cost = "F(b) + F(m) + G(b+m), every `period` steps F(b+2m) more"
 
-    adaptor_lr: float = 0.001
+    adaptor_lr: Factor = 0.001
     """Learning rate of the adaptor's Adam (0.001 on C-CIFAR10, 0.01 on C-CIFAR100)."""
-    period: int = 5
+    period: Positive = 5
     """Steps between two updates of the adaptor."""
-    hidden: int = 256
+    hidden: Positive = 256
     """Hidden units of the adaptor."""
+    start: Literal["old-class", "second-task"] = "old-class"
+    """When the adaptor begins to learn: once the memory holds a class that the incoming batch has
+    not, or with the second task, as in the public code, which needs task boundaries."""
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+        """Boundaries only if the second task has to be known."""
+        return frozenset({"boundaries"} if self.start == "second-task" else ())
 
     def on_setup(self, learner: Learner) -> None:
         """Make the adaptor."""
-        self._resize(learner, len(learner.labels))
+        self._fit(learner)
 
     def on_new_classes(self, learner: Learner, first: int) -> None:
         """Make room for more classes; what was learnt stays."""
-        if len(learner.labels) > self.adaptor.inner.in_features:
-            self._resize(learner, len(learner.labels))
+        self._fit(learner)
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+        """The second task is one of the two signs to begin."""
+        if self.start == "second-task" and learner.task > 0:
+            self.tensors[STARTED] = torch.tensor(True)
 
     @property
     def adaptor(self) -> Adaptor:
@@ -77,8 +96,12 @@ class ERCBA(Method):
         assert isinstance(module, Adaptor)
         return module
 
-    def _resize(self, learner: Learner, n_classes: int) -> None:
+    def _fit(self, learner: Learner) -> None:
         """An adaptor for the next power of two of classes, with the old weights in its corner."""
+        assert learner.network is not None
+        n_classes = max(len(learner.labels), learner.network.head.out_features)
+        if "adaptor" in self.modules and n_classes <= self.adaptor.inner.in_features:
+            return
         wide = Adaptor(1 << max(4, (n_classes - 1).bit_length()), self.hidden).to(learner.device)
         if "adaptor" in self.modules:
             old, width = self.adaptor, self.adaptor.inner.in_features
@@ -93,8 +116,7 @@ class ERCBA(Method):
     def loss(self, step: Step) -> Tensor:
         """Now and then the outer step on ω; always the inner loss with the correction constant."""
         incoming, replayed = step.groups
-        old = set(replayed.y.tolist()) - set(incoming.y.tolist())
-        if step.number % self.period == 0 and old:
+        if self.has_started(step) and step.number % self.period == 0 and len(replayed):
             self.outer_step(step)
         total = torch.zeros((), device=incoming.y.device)
         for rows in (incoming, replayed):
@@ -105,12 +127,21 @@ class ERCBA(Method):
                 total = total + step.ce(logits + correction, rows.y)
         return total
 
+    def has_started(self, step: Step) -> bool:
+        """Whether the adaptor learns already; once it does, it goes on."""
+        if self.start == "old-class" and STARTED not in self.tensors:
+            counts = pad_classes(step.memory.class_counts, step.n_classes).clone()
+            counts[step.incoming.y] = 0
+            if bool(counts.any()):
+                self.tensors[STARTED] = torch.tensor(True)
+        return STARTED in self.tensors
+
     def outer_step(self, step: Step) -> None:
         """One Adam step on ω; the network and its BatchNorm statistics stay as they are."""
         fresh = step.fetch(
             draw_distinct(len(step.memory), step.replay_batch, step.randomness.method)
         )
-        with frozen_statistics(step.network), torch.no_grad():
+        with frozen_statistics(step.network, "train"), torch.no_grad():
             groups = [(step.network.features(r.x), r.y) for r in (*step.groups, fresh)]
         head, width = step.network.head, step.network.width
         loss = outer_loss(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
+from evenstream.methods.bounds import Factor, Within
 from evenstream.methods.er import ER
 
 
@@ -19,14 +23,36 @@ class ERCBL(ER):
 
     citation = "Cui et al., Class-Balanced Loss Based on Effective Number of Samples, 2019"
 
-    beta: float = 0.9999
+    beta: Annotated[float, Within(0, math.nextafter(1, 0))] = 0.9999
     """0 weighs all rows alike, towards 1 the weight is the inverse frequency."""
+    form: Literal["softmax", "focal"] = "softmax"
+    """The loss that is weighted: cross-entropy, or the focal loss of one yes or no for each class,
+    which the LAS authors' code carries along."""
+    gamma: Factor = 0.5
+    """How much less rows count that are right already (form=focal); 0 is the sigmoid loss."""
+
+    @property
+    def why_not_las(self) -> str | None:  # type: ignore[override]  # a constant for other methods
+        """Only a softmax has a prior to take out."""
+        return None if self.form == "softmax" else "the focal loss has no softmax to adjust"
 
     def loss(self, step: Step) -> Tensor:
-        """(1/n) Σ w_{y_i} CE_i."""
+        """(1/n) Σ w_{y_i} CE_i, or the focal loss in place of CE."""
         x, y = step.joint()
-        losses = step.ce(step.net(x), y, reduction="none")
+        logits = step.net(x)
+        if self.form == "softmax":
+            losses = step.ce(logits, y, reduction="none")
+        else:
+            losses = focal_losses(logits, y, self.gamma)
         return (class_weights(y, step.n_classes, self.beta)[y] * losses).mean()
+
+
+def focal_losses(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
+    """-Σ_c (1 - p_c)^γ log p_c of each row, p_c the sigmoid's belief in the right answer for c."""
+    sign = 2.0 * F.one_hot(labels, logits.shape[1]) - 1
+    right = F.logsigmoid(sign * logits)
+    wrong = F.logsigmoid(-sign * logits)
+    return -((gamma * wrong).exp() * right).sum(1)
 
 
 def class_weights(labels: Tensor, n_classes: int, beta: float) -> Tensor:

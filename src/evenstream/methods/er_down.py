@@ -22,11 +22,8 @@ class ERDown(ER):
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """A few incoming rows of each present class, and a replayed batch as in ER."""
-        replayed = step.retrieve()
-        if not len(replayed):
-            return [step.incoming]
         quota = max(1, step.replay_batch // step.n_classes)
         kept = slots_per_class(
             step.incoming.y, quota, step.randomness.method, replacement=False
         ).sort()[0]
-        return [step.incoming.take(kept.to(step.incoming.y.device)), replayed]
+        return [step.incoming.take(kept.to(step.incoming.y.device)), step.retrieve()]

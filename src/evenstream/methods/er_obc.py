@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from evenstream.learner.classifier import GrowingHead
+from evenstream.learner.memory import Y
+from evenstream.learner.optimizers import make_optimizer, replace_parameter
+from evenstream.learner.randomness import derive_seed
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
+from evenstream.methods.bounds import Count, Factor
 from evenstream.methods.er import ER
+from evenstream.methods.parts.balanced import balanced_slots
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.slots.retrieval import draw_distinct
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+SURROGATE = "surrogate"
 
 
 @register("er-obc")
@@ -27,19 +41,71 @@ class EROBC(ER):
     cost = "F(b+m) + G(b+m) + F(m) + head only G(m)"
     logits_follow_criterion = False
 
-    correction_batch: int = 0
+    correction_batch: Count = 0
     """Rows of the second draw; 0 means as many as are replayed."""
-    correction_weight: float = 1.0
+    correction_weight: Factor = 1.0
     """Factor of the second step's loss; 0 is ER."""
+    correction_draw: Literal["uniform", "balanced"] = "uniform"
+    """Whether the second draw is uniform or has the same number of rows from each class."""
+    correction_mode: Literal["train", "eval"] = "train"
+    """BatchNorm statistics of the second draw: its own, or the running ones."""
+    surrogate_head: bool = False
+    """Train the extractor through a head of its own, so that the head that predicts learns from
+    the second draw only."""
+
+    @property
+    def trained_groups(self) -> tuple[str, ...]:  # type: ignore[override]  # others: a constant
+        """The network, and the surrogate head if there is one."""
+        return ("network", SURROGATE) if self.surrogate_head else ("network",)
+
+    def on_setup(self, learner: Learner) -> None:
+        """Make the surrogate head."""
+        if not self.surrogate_head or learner.network is None:
+            return
+        real, options = learner.network.head, learner.options
+        rows = max(real.out_features, len(learner.labels))
+        head = GrowingHead(real.in_features, derive_seed(options.seed, SURROGATE), rows)
+        self.modules[SURROGATE] = head.to(learner.device)
+        self.optimizers[SURROGATE] = make_optimizer(
+            options.optimizer,
+            head.parameters(),
+            lr=options.lr,
+            momentum=options.momentum,
+            weight_decay=options.weight_decay,
+        )
+
+    def on_new_classes(self, learner: Learner, first: int) -> None:
+        """Let a copy of the surrogate head grow, so that a refused step still has the old one."""
+        if not self.surrogate_head:
+            return
+        old = self.modules[SURROGATE], self.optimizers[SURROGATE]
+        head, optimizer = copy.deepcopy(old)
+        assert isinstance(head, GrowingHead)
+        before = head.weight, head.bias
+        head.grow(len(learner.labels))
+        for parameter, grown in zip(before, (head.weight, head.bias), strict=True):
+            replace_parameter(optimizer, parameter, grown)
+        self.modules[SURROGATE], self.optimizers[SURROGATE] = head, optimizer
+
+    def loss(self, step: Step) -> Tensor:
+        """Step A: ER's loss, through the surrogate head if there is one."""
+        x, y = step.joint()
+        features, logits = step.forward(x)
+        if self.surrogate_head:
+            logits = self.modules[SURROGATE](features, step.network.width)
+        return step.ce(logits, y)
 
     def after_step(self, step: Step) -> None:
         """Step B: features without gradient, one step on the head."""
-        count = self.correction_batch or step.replay_batch
-        own = step.randomness.method
-        rows = replace(step.fetch(draw_distinct(len(step.memory), count, own)), generator=own)
-        if not len(rows):
+        count, own = self.correction_batch or step.replay_batch, step.randomness.method
+        if not len(step.memory) or not count:
             return
-        with frozen_statistics(step.network), torch.no_grad():
+        if self.correction_draw == "uniform":
+            slots = draw_distinct(len(step.memory), count, own)
+        else:
+            slots = balanced_slots(step.memory.field(Y), count, own)
+        rows = replace(step.fetch(slots), generator=own)
+        with frozen_statistics(step.network, self.correction_mode), torch.no_grad():
             features = step.network.features(rows.x)
         loss = F.cross_entropy(step.network.logits(features), rows.y)
         step.optimise(self.correction_weight * loss, "head")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from evenstream.learner.memory import Y
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import slots_per_class
+from evenstream.slots.retrieval import Retrieval
 
 
 @register("er-up")
@@ -22,10 +23,17 @@ class ERUp(ER):
     citation = "the paper's over-sampling baseline"
     cost = "F(n) + G(n), n up to b / present classes times the seen classes"
 
-    def training_rows(self, step: Step) -> Sequence[Rows]:
-        """The incoming rows and q stored rows of each class that is not among them."""
+    def make_retrieval(self) -> Retrieval:
+        """Over-sampling."""
+        return OverSampledAbsentClasses()
+
+
+class OverSampledAbsentClasses(Retrieval):
+    """As many stored rows of each absent class as a present one has on average."""
+
+    def pick(self, step: Step, count: int) -> Rows:
+        """Stored rows of each class that is not in the incoming batch, whatever `count` says."""
         present = torch.unique(step.incoming.y)
         quota = -(-len(step.incoming) // len(present))
-        labels = step.memory.field("y") if len(step.memory) else step.incoming.y[:0]
-        slots = slots_per_class(labels, quota, step.randomness.retrieve, exclude=present)
-        return [step.incoming, step.fetch(slots)]
+        labels = step.memory.field(Y) if len(step.memory) else step.incoming.y[:0]
+        return step.fetch(slots_per_class(labels, quota, step.randomness.retrieve, exclude=present))

@@ -3,47 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from torch import Tensor
 
+from evenstream.learner.step import Step
 from evenstream.methods.base import register
+from evenstream.methods.bounds import Factor
 from evenstream.methods.er import ER
-from evenstream.slots.inference import InferenceRule, Model, Outputs
-
-
-class NormalisedWeights(InferenceRule):
-    """Logits with w_c / ‖w_c‖^τ, by default without bias."""
-
-    def __init__(self, power: float = 1.0, keep_bias: bool = False) -> None:
-        self.power, self.keep_bias = power, keep_bias
-
-    def prepare(self, model: Model) -> Any:
-        """The normalised weights."""
-        weight = model.network.head.weight
-        norms = weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
-        return weight / norms**self.power, model.network.head.bias
-
-    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """Features times normalised weights, for the seen classes."""
-        weight, bias = (part[: outputs.logits.shape[1]] for part in prepared)
-        scores: Tensor = outputs.features @ weight.T
-        return scores + bias if self.keep_bias else scores
+from evenstream.slots.inference import InferenceRule, NormalisedWeights
 
 
 @register("er-wn")
 @dataclass
 class ERWN(ER):
-    """ER whose head is normalised after training, so that no class wins by a longer weight."""
+    """ER whose head is normalised after training, so that no class wins by a longer weight.
+
+    The paper says only that weights are normalised; doing so at test time is Kang et al.'s way.
+    """
 
     citation = "Kang et al., Decoupling Representation and Classifier for Long-Tailed Data, 2020"
     logits_follow_criterion = False
 
-    power: float = 1.0
+    power: Factor = 1.0
     """Exponent τ of the norm; 0 with keep_bias=true is ER."""
     keep_bias: bool = False
     """Add the bias as it was trained."""
+    when: Literal["test", "train"] = "test"
+    """Normalise when predicting only, or in training, too."""
 
     def make_inference(self) -> InferenceRule:
         """Normalised weights."""
         return NormalisedWeights(self.power, self.keep_bias)
+
+    def loss(self, step: Step) -> Tensor:
+        """ER's loss, on normalised logits if these are trained."""
+        if self.when == "test":
+            return super().loss(step)
+        x, y = step.joint()
+        features, _ = step.forward(x)
+        head, width = step.network.head, step.network.width
+        rule = NormalisedWeights(self.power, self.keep_bias)
+        return step.ce(rule.logits(features, head.weight[:width], head.bias[:width]), y)

@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
 
+from evenstream.errors import InputError
+from evenstream.learner.memory import X, Y
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
-from evenstream.methods.base import register
+from evenstream.methods.base import Need, TaskData, register
+from evenstream.methods.bounds import Positive
 from evenstream.methods.er import ER
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
-from evenstream.slots.retrieval import Retrieval, Uniform
+from evenstream.slots.retrieval import Retrieval, Uniform, draw_distinct
+from evenstream.slots.updates import Placement, Reservoir, Update, reservoir_slots
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+Mode = Literal["train", "eval"]
+TASK = "task"
 
 
 class MaximallyInterfered(Retrieval):
     """The candidates whose loss rises most after a virtual step on the incoming batch."""
 
-    def __init__(self, subsample: int) -> None:
-        self.subsample = subsample
+    def __init__(self, subsample: int, mode: Mode = "train", earlier_tasks: bool = False) -> None:
+        self.subsample, self.mode, self.earlier_tasks = subsample, mode, earlier_tasks
 
     def pick(self, step: Step, count: int) -> Rows:
         """Draw candidates, score each by CE(θ') - CE(θ), keep the highest, with their views."""
-        candidates = Uniform().pick(step, max(self.subsample, count))
+        candidates = self.candidates(step, max(self.subsample, count))
         if len(candidates) <= count:
             return candidates
         network, incoming = step.network, step.incoming
-        with frozen_statistics(network):
+        with frozen_statistics(network, self.mode):
             loss = F.cross_entropy(network(incoming.x), incoming.y)
             ahead = virtual_parameters(network, loss, step.lr)
             now = {name: p.detach() for name, p in network.named_parameters()}
             after = losses_with(network, ahead, candidates.x, candidates.y)
             before = losses_with(network, now, candidates.x, candidates.y)
         return candidates.take(torch.argsort(after - before, descending=True, stable=True)[:count])
+
+    def candidates(self, step: Step, count: int) -> Rows:
+        """A uniform draw from the whole memory, or from what earlier tasks have left there."""
+        if not self.earlier_tasks or not len(step.memory):
+            return Uniform().pick(step, count)
+        earlier = (step.memory.field(TASK) < step.remembered[TASK][0]).nonzero().squeeze(1).cpu()
+        return step.fetch(earlier[draw_distinct(len(earlier), count, step.randomness.retrieve)])
+
+
+class AtTaskEnd(Update):
+    """Nothing enters the memory before the task is over."""
+
+    def place(self, step: Step, rows: Rows) -> Placement:
+        """No slots."""
+        return Placement(rows.y[:0], rows.y[:0])
 
 
 @register("mir")
@@ -45,9 +72,48 @@ class MIR(ER):
     citation = "Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, 2019"
     cost = "F(b) + G(b) + 2 F(subsample) + F(b+m) + G(b+m)"
 
-    subsample: int = 160
+    subsample: Positive = 160
     """Candidates drawn uniformly from memory in each step."""
+    scoring: Mode = "train"
+    """BatchNorm statistics of the virtual step and the scores: the batch's, or the running ones."""
+    exclude_current: bool = False
+    """Replay samples of earlier tasks only, as MIR's own code does. Needs task boundaries."""
+    update_at_task_end: bool = False
+    """Fill the memory in a second pass at the end of each task, as the LAS authors' code does.
+    Needs task boundaries and the task's data."""
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+        """Nothing, unless an option looks at tasks."""
+        if self.update_at_task_end:
+            return frozenset({"boundaries", "second_pass"})
+        return frozenset({"boundaries"} if self.exclude_current else ())
 
     def make_retrieval(self) -> Retrieval:
         """Maximally interfered retrieval."""
-        return MaximallyInterfered(self.subsample)
+        return MaximallyInterfered(self.subsample, self.scoring, self.exclude_current)
+
+    def make_update(self) -> Update:
+        """Reservoir, at each step or at the end of the task."""
+        return AtTaskEnd() if self.update_at_task_end else Reservoir()
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+        """Note which task it is."""
+        self.tensors[TASK] = torch.tensor(learner.task, device=learner.device)
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """As ER; samples remember their task if retrieval asks for it."""
+        if self.exclude_current:
+            step.remember(task=self.tensors[TASK].expand(len(step.incoming)))
+        return super().training_rows(step)
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Offer the whole task to the reservoir, if that was put off until now."""
+        if not self.update_at_task_end:
+            return
+        if data is None:
+            raise InputError(f"{self.spec} needs the task's data: end_task(data=...)")
+        memory, task = learner.memory, self.tensors[TASK]
+        slots, rows = reservoir_slots(memory, len(data.y), learner.randomness.reservoir)
+        stored = {X: data.raw[rows], Y: data.y[rows], TASK: task.expand(len(rows))}
+        memory.put(slots.to(memory.device), {k: v.to(memory.device) for k, v in stored.items()})

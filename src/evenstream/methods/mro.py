@@ -10,20 +10,19 @@ from torch import Tensor
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import Method, register
+from evenstream.methods.bounds import Count
 
 
-@register("mro")
 @dataclass
-class MRO(Method):
-    """Train on replayed rows only, so the classes are as balanced as the memory."""
+class MemoryOnly(Method):
+    """What MRO and CLIB share: every row that is trained on comes from memory."""
 
-    citation = "the paper's baseline, after Prabhu et al., GDumb, 2020"
     cost = "F(b+m) + G(b+m)"
     needs = frozenset({"memory"})
     trains_on_incoming = False
 
-    rows: int = 0
-    """Replayed rows in each step; 0 means as many as ER trains on, b + m."""
+    rows: Count = 0
+    """Replayed rows in each step; 0 means as many as ER trains on, b + m (the paper says none)."""
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """A draw from memory as large as ER's whole batch."""
@@ -35,3 +34,19 @@ class MRO(Method):
             return None
         x, y = step.joint()
         return step.ce(step.net(x), y)
+
+
+@register("mro")
+@dataclass
+class MRO(MemoryOnly):
+    """Train on replayed rows only, so the classes are as balanced as the memory."""
+
+    citation = "the paper's baseline, after Prabhu et al., GDumb, 2020"
+
+    update_first: bool = False
+    """Let the memory take in the batch before the step trains, not after it."""
+
+    @property
+    def memory_first(self) -> bool:  # type: ignore[override]  # a constant for other methods
+        """As the option says."""
+        return self.update_first

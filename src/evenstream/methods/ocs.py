@@ -12,8 +12,19 @@ from evenstream.learner.classifier import evaluation_mode
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
+from evenstream.methods.bounds import Factor, Share
 from evenstream.methods.er import ER
-from evenstream.methods.parts.per_sample import full_gradients, head_gradients
+from evenstream.methods.parts.per_sample import (
+    full_gradients,
+    head_gradients,
+    mean_full_gradient,
+    mean_head_gradient,
+)
+
+GRADIENTS = {
+    "head": (head_gradients, mean_head_gradient),
+    "full": (full_gradients, mean_full_gradient),
+}
 
 
 @register("ocs")
@@ -22,14 +33,16 @@ class OCS(ER):
     """Coreset selection by gradients: similarity - diversity + τ · affinity with the memory."""
 
     citation = "Yoon et al., Online Coreset Selection for Rehearsal-Based Continual Learning, 2022"
-    cost = "per-sample gradients of b + m rows, F(b/2+m) + G(b/2+m)"
+    cost = "per-sample gradients of b rows, gradient of m rows, F(b/2+m) + G(b/2+m)"
 
-    keep: float = 0.5
-    """Part of the incoming batch that is trained on and stored."""
-    affinity: float = 1000.0
+    keep: Share = 0.5
+    """Part of the incoming batch that is selected; 1 is ER."""
+    affinity: Factor = 1000.0
     """Weight of the affinity with the memory (the paper's τ)."""
     gradients: Literal["head", "full"] = "head"
     """Gradients of the head only (fast), or of all parameters (the reference)."""
+    selects: Literal["both", "training", "storage"] = "both"
+    """What only selected rows are used for: training and storage, or one of them."""
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """The selected rows, in their original order, and a replayed batch."""
@@ -37,20 +50,26 @@ class OCS(ER):
         count = max(1, round(self.keep * len(step.incoming)))
         if count >= len(step.incoming):
             return [step.incoming, replayed]
-        per_row = head_gradients if self.gradients == "head" else full_gradients
+        scores = self.scores(step, replayed)
+        selected = scores.argsort(descending=True, stable=True)[:count].sort()[0]
+        if self.selects != "training":
+            step.notes["stored"] = selected
+        trained = step.incoming if self.selects == "storage" else step.incoming.take(selected)
+        return [trained, replayed]
+
+    def scores(self, step: Step, replayed: Rows) -> Tensor:
+        """One score for each incoming row; the memory's gradient is that of the replayed rows."""
+        per_row, of_all = GRADIENTS[self.gradients]
         with evaluation_mode(step.network):
             own = per_row(step.network, step.incoming.x, step.incoming.y)
             memory = own.new_zeros(own.shape[1])
             if len(replayed):
-                memory = per_row(step.network, replayed.x, replayed.y).mean(0)
-        scores = selection_scores(own, memory, self.affinity)
-        selected = scores.argsort(descending=True, stable=True)[:count].sort()[0]
-        step.notes["selected"] = selected
-        return [step.incoming.take(selected), replayed]
+                memory = of_all(step.network, replayed.x, replayed.y)
+        return selection_scores(own, memory, self.affinity)
 
     def stored_rows(self, step: Step) -> Tensor | None:
         """The same selection goes to the memory."""
-        return step.notes.get("selected")
+        return step.notes.get("stored")
 
 
 def selection_scores(gradients: Tensor, memory: Tensor, affinity: float) -> Tensor:

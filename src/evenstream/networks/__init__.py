@@ -56,6 +56,12 @@ def _mlp(input_shape: tuple[int, ...]) -> FeatureExtractor:
     return MLP(input_shape)
 
 
+def _mlp_norm(input_shape: tuple[int, ...]) -> FeatureExtractor:
+    from evenstream.networks.mlp_norm import NormMLP
+
+    return NormMLP(input_shape)
+
+
 def _convnet(input_shape: tuple[int, ...]) -> FeatureExtractor:
     from evenstream.networks.convnet import ConvNet
 
@@ -63,21 +69,37 @@ def _convnet(input_shape: tuple[int, ...]) -> FeatureExtractor:
 
 
 def _resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.resnet import ResNet18
+    from evenstream.networks.resnet import ResNet
 
-    return ResNet18(input_shape[0], width=64)
+    return ResNet(input_shape[0])
 
 
 def _slim_resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.resnet import ResNet18
+    from evenstream.networks.resnet import ResNet
 
-    return ResNet18(input_shape[0], width=20)
+    return ResNet(input_shape[0], width=20)
+
+
+def _imagenet_resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
+    from evenstream.networks.resnet import ImageNetResNet
+
+    return ImageNetResNet(input_shape[0])
+
+
+def _imagenet_resnet34(input_shape: tuple[int, ...]) -> FeatureExtractor:
+    from evenstream.networks.resnet import RESNET34, ImageNetResNet
+
+    return ImageNetResNet(input_shape[0], RESNET34)
 
 
 # A ResNet18 halves the map three times. From 9 pixels on, more than one pixel is left at the end,
-# without which BatchNorm cannot train on a batch of one.
+# without which BatchNorm cannot train on a batch of one. Those for ImageNet halve it five times;
+# they take 32 pixels, as the public code gives them, and leave the batch of one to the learner.
 NETWORKS: dict[str, NetworkInfo] = {
     "mlp": NetworkInfo("two hidden layers of 100 units, for any input (100 features)", _mlp),
+    "mlp-norm": NetworkInfo(
+        "the same after normalising each column, for tables of any scale (100 features)", _mlp_norm
+    ),
     "convnet": NetworkInfo(
         "three BatchNorm convolutions, for tiny images (128 features)", _convnet, min_side=8
     ),
@@ -90,6 +112,16 @@ NETWORKS: dict[str, NetworkInfo] = {
         "ResNet18 with 20 instead of 64 filters, 1.1 million weights (160 features)",
         _slim_resnet18,
         min_side=9,
+    ),
+    "resnet18-imagenet": NetworkInfo(
+        "torchvision's ResNet18 for large images, 11 million weights (512 features)",
+        _imagenet_resnet18,
+        min_side=32,
+    ),
+    "resnet34": NetworkInfo(
+        "torchvision's ResNet34 for large images, 21 million weights (512 features)",
+        _imagenet_resnet34,
+        min_side=32,
     ),
 }
 

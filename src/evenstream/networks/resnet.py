@@ -1,4 +1,4 @@
-"""ResNet18 for small images."""
+"""ResNets of basic blocks: ResNet18 for small images, ResNet18 and ResNet34 for large ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from evenstream.networks.base import FeatureExtractor
+
+RESNET18 = (2, 2, 2, 2)
+RESNET34 = (3, 4, 6, 3)
 
 
 def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
@@ -35,30 +38,51 @@ class BasicBlock(nn.Module):
         return relu(out + self.shortcut(x), inplace=True)
 
 
-class ResNet18(FeatureExtractor):
-    """ResNet18 as CIFAR papers use it: 3x3 stem with stride 1, no max-pooling, eight blocks.
+class ResNet(FeatureExtractor):
+    """A ResNet as CIFAR papers use it: 3x3 stem with stride 1, no max-pooling, four stages.
 
     Args:
         channels: Channels of the images.
+        blocks: Blocks of each stage.
         width: Filters of the stem; the four stages have 1, 2, 4 and 8 times as many.
     """
 
-    def __init__(self, channels: int, width: int = 64) -> None:
+    def __init__(
+        self, channels: int, blocks: tuple[int, int, int, int] = RESNET18, width: int = 64
+    ) -> None:
         super().__init__()
         self.num_features = 8 * width
         self.conv1 = _conv3x3(channels, width)
         self.bn1 = nn.BatchNorm2d(width)
-        self.layer1 = self._stage(width, width, stride=1)
-        self.layer2 = self._stage(width, 2 * width, stride=2)
-        self.layer3 = self._stage(2 * width, 4 * width, stride=2)
-        self.layer4 = self._stage(4 * width, 8 * width, stride=2)
-
-    @staticmethod
-    def _stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-        return nn.Sequential(BasicBlock(inputs, outputs, stride), BasicBlock(outputs, outputs, 1))
+        self.pool: nn.Module = nn.Identity()
+        self.layer1 = _stage(blocks[0], width, width, stride=1)
+        self.layer2 = _stage(blocks[1], width, 2 * width, stride=2)
+        self.layer3 = _stage(blocks[2], 2 * width, 4 * width, stride=2)
+        self.layer4 = _stage(blocks[3], 4 * width, 8 * width, stride=2)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of a batch."""
-        stem = relu(self.bn1(self.conv1(x)), inplace=True)
+        stem = self.pool(relu(self.bn1(self.conv1(x)), inplace=True))
         maps: Tensor = self.layer4(self.layer3(self.layer2(self.layer1(stem))))
         return maps.mean((2, 3))
+
+
+class ImageNetResNet(ResNet):
+    """A ResNet as ImageNet papers use it: a 7x7 stem with stride 2, then 3x3 max-pooling.
+
+    Layers, shapes and the law of the initial weights are torchvision's; `networks/weights.py` reads
+    its files.
+    """
+
+    def __init__(self, channels: int, blocks: tuple[int, int, int, int] = RESNET18) -> None:
+        super().__init__(channels, blocks)
+        self.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+def _stage(blocks: int, inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    rest = (BasicBlock(outputs, outputs, 1) for _ in range(blocks - 1))
+    return nn.Sequential(BasicBlock(inputs, outputs, stride), *rest)

@@ -73,7 +73,7 @@ class CrossEntropy(nn.Module):
         """Why logits trained by this still contain class priors; None if they do not."""
         return (
             "it is trained with plain cross-entropy, so its logits contain the class frequencies "
-            "of the stream; use its -las form"
+            "of the stream; use a -las method"
         )
 
 

@@ -153,11 +153,18 @@ class ExponentialWindow(_WeightVector):
 
 
 class RandomPrior(PriorEstimator):
-    """Ablation "Random": π_c drawn from U[0, 1] for every class seen so far, anew at each step."""
+    """Ablation "Random": π_c drawn from U[0, 1] for every class seen so far.
+
+    All of them are drawn anew at every step, or every `redraw` steps; a new class gets its prior
+    when it arrives.
+    """
 
     is_estimate = False
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, redraw: int = 1) -> None:
+        if isinstance(redraw, bool) or not isinstance(redraw, int) or redraw < 1:
+            raise InputError(f"redraw must be a whole number of steps, 1 or more, got {redraw!r}")
+        self.redraw, self._steps = redraw, 0
         self._generator = make_generator(seed, "random-prior")
         self._seen = torch.zeros(0, dtype=torch.bool)
         self._weights = torch.zeros(0)
@@ -170,7 +177,12 @@ class RandomPrior(PriorEstimator):
         seen[labels] = True
         self._seen = seen
         draw = torch.rand(seen.shape[0], generator=self._generator).clamp_min(1e-12)
-        self._weights = draw.to(labels.device) * seen
+        drawn = draw.to(labels.device) * seen
+        if self._steps % self.redraw:
+            kept = pad_classes(self._weights.to(labels.device), seen.shape[0])
+            drawn = torch.where(kept > 0, kept, drawn)
+        self._weights = drawn
+        self._steps += 1
 
     def forget_last(self) -> None:
         """Back to the last draw, generator included."""
@@ -181,15 +193,17 @@ class RandomPrior(PriorEstimator):
         return self._weights
 
     def state(self) -> dict[str, Any]:
-        """Seen classes, the current draw and the generator."""
+        """Seen classes, the current draw, its age and the generator."""
         return {
+            "steps": self._steps,
             "seen": self._seen.clone(),
             "weights": self._weights.clone(),
             "generator": self._generator.get_state(),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put all three back."""
+        """Put all of it back."""
+        self._steps = state["steps"]
         self._seen, self._weights = state["seen"].clone(), state["weights"].clone()
         self._generator.set_state(state["generator"])
 

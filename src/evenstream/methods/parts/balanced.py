@@ -34,6 +34,16 @@ def slots_per_class(
     return torch.cat(chosen) if chosen else torch.zeros(0, dtype=torch.int64)
 
 
+def balanced_slots(labels: Tensor, count: int, generator: Generator) -> Tensor:
+    """`count` positions, one class after the other in turn; a small class is drawn repeatedly."""
+    classes = len(torch.unique(labels))
+    if not classes:
+        return torch.zeros(0, dtype=torch.int64)
+    quota = -(-count // classes)
+    by_class = slots_per_class(labels, quota, generator).view(classes, quota)
+    return by_class[torch.randperm(classes, generator=generator)].T.flatten()[:count]
+
+
 def _groups(labels: Tensor, order: Tensor) -> tuple[list[int], list[Tensor]]:
     """Distinct labels of a sorted list, and the positions that belong to each."""
     distinct, counts = torch.unique_consecutive(labels, return_counts=True)

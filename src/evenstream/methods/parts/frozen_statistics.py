@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from torch import nn
 
 
 @contextmanager
-def frozen_statistics(network: nn.Module) -> Iterator[None]:
-    """Run train-mode forwards (batch statistics) without changing the running statistics."""
+def frozen_statistics(network: nn.Module, mode: Literal["train", "eval"]) -> Iterator[None]:
+    """Forwards with batch statistics (train) or running ones (eval), which do not change."""
     before = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    modes = [(module, module.training) for module in network.modules()]
+    if mode == "eval":
+        network.eval()
     try:
         yield
     finally:
+        for module, training in modes:
+            module.training = training
         for buffer, value in before:
             buffer.copy_(value)

@@ -1,6 +1,9 @@
-"""Inner products of per-sample gradients of the plain cross-entropy."""
+"""Gradients of the plain cross-entropy, row by row and of their mean."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -25,16 +28,47 @@ def head_gradients(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
     return torch.einsum("nc,nd->ncd", delta, extended).flatten(1)
 
 
+def mean_head_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
+    """Gradient of the mean loss with respect to head weight and bias, flattened."""
+    return head_gradients(network, x, y).mean(0)
+
+
 def full_gradients(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
     """Gradient of each row's loss with respect to every trainable parameter, flattened.
 
     The network must be in eval mode: with batch statistics a row has no gradient of its own.
     """
-    parameters = {n: p.detach() for n, p in network.named_parameters() if p.requires_grad}
-
-    def loss(values: dict[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
-        logits = functional_call(network, values, (row.unsqueeze(0),))
-        return F.cross_entropy(logits, label.unsqueeze(0))
-
-    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+    per_row = vmap(grad(_loss(network)), in_dims=(None, 0, 0))
+    with _float32(network):
+        gradients = per_row(_trainable(network), x.unsqueeze(1), y.unsqueeze(1))
     return torch.cat([g.flatten(1) for g in gradients.values()], 1)
+
+
+def mean_full_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
+    """Gradient of the mean loss with respect to every trainable parameter, by one backward."""
+    with _float32(network):
+        gradients = grad(_loss(network))(_trainable(network), x, y)
+    return torch.cat([g.flatten() for g in gradients.values()])
+
+
+@contextmanager
+def _float32(network: Classifier) -> Iterator[None]:
+    """No autocast: PyTorch cannot map BatchNorm over rows in bfloat16, and exact is exact."""
+    dtype, network.dtype = network.dtype, torch.float32
+    try:
+        yield
+    finally:
+        network.dtype = dtype
+
+
+def _trainable(network: Classifier) -> dict[str, Tensor]:
+    return {n: p.detach() for n, p in network.named_parameters() if p.requires_grad}
+
+
+def _loss(network: Classifier) -> Callable[[dict[str, Tensor], Tensor, Tensor], Tensor]:
+    """The mean loss as a function of the parameters."""
+
+    def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(network, values, (x,)), y)
+
+    return loss

@@ -1,0 +1,6 @@
+"""Learning from streams of one's own: tables, folders, pipes, any iterable of (inputs, labels)."""
+
+from evenstream.live.following import follow
+from evenstream.live.tally import Tally
+
+__all__ = ["Tally", "follow"]

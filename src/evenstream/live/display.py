@@ -1,0 +1,73 @@
+"""What `evenstream learn` says while it learns, and at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from evenstream.errors import DataError
+from evenstream.learner.step import StepResult
+from evenstream.live.tally import Place, Tally
+from evenstream.run.progress import PLAIN_EVERY_SECONDS
+
+
+class Display(contextlib.ExitStack):
+    """One line that changes on a terminal; elsewhere a line now and then."""
+
+    def __enter__(self) -> Self:
+        from rich.console import Console
+
+        console = Console()
+        self._status = console.status("waiting for data") if console.is_terminal else None
+        if self._status is not None:
+            self.enter_context(self._status)
+        self._said = time.monotonic()
+        return super().__enter__()
+
+    def __call__(self, result: StepResult, tally: Tally) -> None:
+        """Show a step."""
+        if self._status is not None:
+            self._status.update(self._line(result, tally))
+        elif time.monotonic() - self._said > PLAIN_EVERY_SECONDS:
+            self._said = time.monotonic()
+            print(self._line(result, tally), flush=True)
+
+    def _line(self, result: StepResult, tally: Tally) -> str:
+        parts = [
+            f"step {result.step:,}",
+            f"{tally.samples:,} rows",
+            accuracy_text(tally.accuracy.overall, tally.accuracy.recent),
+            "" if result.loss is None else f"loss {result.loss:.3f}",
+            f"{tally.refused:,} batches refused" if tally.refused else "",
+        ]
+        return "  ".join(filter(None, parts))
+
+
+def accuracy_text(overall: float | None, recent: float | None) -> str:
+    """The accuracy before learning, since the beginning and of late."""
+    if overall is None or recent is None:
+        return ""
+    return f"accuracy {overall:.1f} % so far, {recent:.1f} % of late"
+
+
+def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) -> str:
+    """What came out of following a stream, of which `before` was learned already."""
+    after = Place(**metrics["streams"][name])
+    new, skipped = after.samples - before.samples, after.notes.get("skipped", 0)
+    if not after.samples:
+        raise DataError(f"{name} has no rows to learn from")
+    if not new:
+        return (
+            f"nothing new in {name}: its {before.samples:,} rows were learned before "
+            "(--again learns them once more)"
+        )
+    accuracy = accuracy_text(metrics["prequential_accuracy"], metrics["recent_accuracy"])
+    left_out = f", {skipped:,} rows skipped" if skipped else ""
+    return (
+        f"learned {new:,} rows of {name}{left_out}; {accuracy}; {len(metrics['labels'])} classes\n"
+        f"saved in {folder}; `evenstream predict {shlex.quote(str(folder))} FILE` uses it"
+    )

@@ -1,0 +1,260 @@
+"""Learning from any iterable of (inputs, labels), with saves, a log and exact resume."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
+from evenstream.errors import EvenstreamError, InputError
+from evenstream.learner.labels import label_to_json, plain_labels
+from evenstream.learner.learner import Learner
+from evenstream.learner.step import StepResult
+from evenstream.live.folder import LIVE, bring_to, claimed, read_saved
+from evenstream.live.tally import Place, Tally
+from evenstream.run.events import EventLog, cut_back
+from evenstream.run.files import write_atomically
+from evenstream.run.folder import METRICS
+from evenstream.run.interruption import Interrupted, Stop, stop_on_signal
+from evenstream.run.preparation import NEEDS_BOUNDARIES
+
+SAVE_SECONDS = 30.0
+"""A slow stream is saved after this time, whatever `checkpoint_every` says."""
+FLUSH_SECONDS = 2.0
+
+_END = object()
+
+Refused = Literal["stop", "skip"]
+OnStep = Callable[[StepResult, Tally], None]
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A stream that finds its place again by itself, instead of being read over."""
+
+    def state(self) -> Any:
+        """Where it is after the batch it gave last: plain values that JSON knows."""
+        ...
+
+    def load_state(self, state: Any) -> None:
+        """Go to such a place."""
+        ...
+
+
+def follow(
+    learner: Learner,
+    stream: Iterable[tuple[Any, Any]],
+    folder: str | Path,
+    *,
+    name: str = "stream",
+    checkpoint_every: int = 500,
+    refused: Refused = "stop",
+    on_step: OnStep | None = None,
+) -> dict[str, Any]:
+    """Learn from a stream to its end, if it has one; returns the metrics.
+
+    The learner is saved into `folder` as it goes, at the end, and when it is stopped by Ctrl-C,
+    SIGTERM or an error of the stream. Called again with a new learner of the same options, it goes
+    on where it was saved, exactly: batches of the stream that were learned already are taken from
+    it and dropped, or it finds its place itself if it is `Resumable`.
+
+    Args:
+        learner: a new learner, or one in the state that the folder holds.
+        stream: gives pairs of inputs and labels, as `Learner.learn` takes them.
+        folder: where to save; new, or written by `follow`, `evenstream learn` or `Learner.save`.
+        name: tells this stream from others that the same learner follows.
+        checkpoint_every: batches between saves (a slow stream is saved every 30 seconds).
+        refused: what to do with a batch that the learner refuses: stop, or skip and count it.
+        on_step: called after each step with its result and the tally so far.
+
+    Raises:
+        Interrupted: a signal came; everything learned is saved.
+    """
+    if checkpoint_every < 1:
+        raise InputError(f"checkpoint_every must be 1 or more, got {checkpoint_every}")
+    if refused not in ("stop", "skip"):
+        raise InputError(f"refused must be stop or skip, got {refused!r}")
+    folder = Path(folder)
+    with claimed(folder), stop_on_signal() as stop:
+        following = _Following(learner, stream, folder, name, stop)
+        return following.to_the_end(checkpoint_every, refused, on_step or _say_nothing)
+
+
+class _Following:
+    """The loop over batches; `consistent` says that the tally counts what was learned."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        stream: Iterable[tuple[Any, Any]],
+        folder: Path,
+        name: str,
+        stop: Stop,
+    ) -> None:
+        self.learner, self.stream, self.folder, self.stop = learner, stream, folder, stop
+        self.resumable = stream if isinstance(stream, Resumable) else None
+        self.tally, self.consistent = Tally(), True
+        if has_checkpoint(folder):
+            state, self.tally = read_saved(folder)
+            tidy(folder)
+            bring_to(learner, state, folder)
+        cut_back(folder, self.tally.batches, 0)
+        if learner.needs & NEEDS_BOUNDARIES.keys() and not learner.in_task:
+            raise InputError(f"{learner.method.spec} needs task boundaries; live streams have none")
+        self.name = name
+        self.place = self.tally.streams.setdefault(name, Place())
+        self.events: EventLog | None = None
+        self._unsaved, self._saved = False, time.monotonic()
+        self._flushed = self._saved
+
+    def to_the_end(self, every: int, refused: Refused, on_step: OnStep) -> dict[str, Any]:
+        try:
+            for x, labels in self._batches():
+                result = self._take(x, labels, refused)
+                if result is not None:
+                    on_step(result, self.tally)
+                now = time.monotonic()
+                if self.tally.batches % every == 0 or now - self._saved > SAVE_SECONDS:
+                    self.save()
+                elif now - self._flushed > FLUSH_SECONDS:
+                    self._log().flush()
+                    self._flushed = now
+            self._note_the_end()
+            self.save()
+        except KeyboardInterrupt:
+            if not self.consistent:  # the second signal, in the middle of a step
+                raise
+            self.save()
+            saved = f"saved in {self.folder}" if self.tally.batches else "nothing to save"
+            raise Interrupted(
+                f"stopped after {self.place.batches} batches of {self.name}, {saved}; run it "
+                "again to go on"
+            ) from None
+        except Exception:
+            if self.consistent:
+                self.save()
+            raise
+        finally:
+            if self.events is not None:
+                self.events.close()
+        if self.tally.batches:  # a process killed after its last save had no time for this
+            self._write_metrics()
+        return self.metrics()
+
+    def _batches(self) -> Iterator[tuple[Any, Any]]:
+        """The batches that are not learned yet; a signal stops the wait for the next at once."""
+        self.stop.unfinished = False
+        iterator = self._rest()
+        while True:
+            self.stop.unfinished = False
+            if self.stop.is_set():
+                raise KeyboardInterrupt
+            batch = next(iterator, _END)
+            self.stop.unfinished = True
+            if batch is _END:
+                return
+            if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+                raise InputError(
+                    f"{self.name} must give pairs of inputs and labels, it gave a "
+                    f"{type(batch).__name__}"
+                )
+            yield batch[0], batch[1]
+
+    def _rest(self) -> Iterator[Any]:
+        if self.resumable is not None:
+            if self.place.batches:
+                self.resumable.load_state(self.place.state)
+            return iter(self.stream)
+        iterator = iter(self.stream)
+        dropped = sum(1 for _ in itertools.islice(iterator, self.place.batches))
+        if dropped < self.place.batches:
+            raise InputError(
+                f"{self.name} ended after {dropped} batches, but {self.place.batches} of it were "
+                "learned before: it is another stream; give it a name of its own (name=...)"
+            )
+        return iterator
+
+    def _take(self, x: Any, labels: Any, refused: Refused) -> StepResult | None:
+        """Learn a batch; None if it was refused and skipped."""
+        waiting = sum(len(rows) for rows, _ in self.learner.pending)
+        began = time.perf_counter()
+        event: dict[str, Any] = {"stream": self.name}
+        result = None
+        try:
+            values = plain_labels(labels)
+            self.consistent = False
+            result = self.learner.learn(x, values)
+        except EvenstreamError as error:
+            self.consistent = True  # a refused batch leaves no trace
+            if refused == "stop":
+                number = self.place.batches + 1
+                raise InputError(f"batch {number} of {self.name} was refused: {error}") from error
+            self.tally.refused += 1
+            event |= {"event": "refused", "reason": str(error)}
+        else:
+            self.tally.samples += len(values)
+            self.place.samples += len(values)
+            if result.accuracy is not None:
+                scored = waiting + len(values)
+                self.tally.accuracy.add(round(result.accuracy * scored), scored)
+            event |= {"loss": result.loss, "accuracy": result.accuracy, "rows": result.rows}
+        self.tally.batches += 1
+        self.place.batches += 1
+        self.tally.seconds += time.perf_counter() - began
+        if self.resumable is not None:
+            self.place.state = self.resumable.state()
+        self.consistent = self._unsaved = True
+        self._log().write({"step": self.tally.batches, **event})
+        return result
+
+    def _note_the_end(self) -> None:
+        """Save where a stream ended, which may be after its last batch (rows left out)."""
+        if self.resumable is not None and self.place.batches:
+            state = self.resumable.state()
+            self._unsaved = self._unsaved or state != self.place.state
+            self.place.state = state
+
+    def _log(self) -> EventLog:
+        """The log, opened when there is something to write."""
+        if self.events is None:
+            self.events = EventLog(self.folder)
+        return self.events
+
+    def save(self) -> None:
+        """Write the learner and the tally in one checkpoint, unless nothing has changed."""
+        if not self._unsaved:
+            return
+        self._log().flush(sync=True)
+        tree = {**self.learner.state(), LIVE: self.tally.state()}
+        write_checkpoint(self.folder, self.learner.step, tree)
+        self._write_metrics()
+        self._unsaved, self._saved = False, time.monotonic()
+        self._flushed = self._saved
+
+    def _write_metrics(self) -> None:
+        write_atomically(self.folder / METRICS, json.dumps(self.metrics(), indent=1))
+
+    def metrics(self) -> dict[str, Any]:
+        learner, tally = self.learner, self.tally
+        return {
+            "format": 1,
+            "method": learner.method.spec,
+            "network": learner.model if isinstance(learner.model, str) else None,
+            "labels": [label_to_json(label) for label in learner.labels],
+            "steps": learner.step,
+            "batches": tally.batches,
+            "samples": tally.samples,
+            "refused_batches": tally.refused,
+            "prequential_accuracy": tally.accuracy.overall,
+            "recent_accuracy": tally.accuracy.recent,
+            "train_seconds": tally.seconds,
+            "streams": tally.state()["streams"],
+        }
+
+
+def _say_nothing(result: StepResult, tally: Tally) -> None:
+    pass

@@ -1,0 +1,31 @@
+"""One kind of label for a learner, whatever kind a file has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evenstream.data.dataset import Label
+from evenstream.learner.labels import Label as LearnerLabel
+
+
+def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:
+    """Turns labels into the kind that a learner has: text "3" and the integer 3 are one class.
+
+    A learner without labels, or with several kinds, takes them as they are.
+    """
+    kinds = {type(label) for label in known}
+    kind = kinds.pop() if len(kinds) == 1 else None
+
+    def convert(label: Label) -> Label:
+        if kind is None or type(label) is kind:
+            return label
+        if kind is str:
+            return str(label)
+        if kind is int and isinstance(label, str):
+            try:
+                return int(label)
+            except ValueError:
+                pass
+        raise ValueError(f"label {label!r} is no {kind.__name__}, as the learner's labels are")
+
+    return convert

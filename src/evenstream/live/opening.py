@@ -1,0 +1,181 @@
+"""From what the shell is given, a file, a folder or a pipe, to a source."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from evenstream.data.arrays import as_inputs, as_labels
+from evenstream.data.dataset import Label
+from evenstream.data.files import digest_of
+from evenstream.data.images.decoding import SUFFIXES as IMAGE_SUFFIXES
+from evenstream.data.images.image_files import ImageFiles, OnCorrupt
+from evenstream.data.images.trees import class_folders, image_names, labelled_images, sub_folders
+from evenstream.data.npz import read_arrays
+from evenstream.data.tables import TABLE_SUFFIXES, Columns, CsvReader, TableReader, open_table
+from evenstream.errors import DataError, EvenstreamError, InputError
+from evenstream.learner.learner import Learner
+from evenstream.live.labels import label_converter
+from evenstream.live.pipe import read_lines
+from evenstream.live.sources import ArraySource, Source, TableSource
+from evenstream.live.tally import Tally
+
+PIPE = "standard input"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a saved learner says about its inputs; nothing for a new one."""
+
+    columns: Columns | None = None
+    shape: tuple[int, ...] | None = None
+    as_label: Callable[[Label], Label] = field(default_factory=lambda: label_converter([]))
+
+    @classmethod
+    def of(cls, learner: Learner, tally: Tally) -> Known:
+        """What is known from the first batch on: columns, shape and kind of label."""
+        columns = [
+            place.notes["columns"] for place in tally.streams.values() if "columns" in place.notes
+        ]
+        shape = None if learner.input_kind is None else learner.input_kind.shape
+        return cls(
+            Columns.from_state(columns[-1]) if columns else None,
+            shape,
+            label_converter(learner.labels),
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How data is read."""
+
+    label: str | None = None
+    ignore: tuple[str, ...] = ()
+    label_needed: bool = True
+    """Whether there must be labels, as for learning."""
+    size: int | None = None
+    """Height and width of images, for a learner that has not seen any."""
+    bad: OnCorrupt = "stop"
+    """What a row or an image that cannot be read does."""
+    patience: float = 10.0
+    """Seconds that a row of a pipe waits for a full batch."""
+
+
+def open_source(where: str, known: Known, reading: Reading) -> Source:
+    """Open a table, an .npz file, a folder of images, one image, or the standard input."""
+    path = Path(where).expanduser()
+    if where == "-":
+        return _open_table(CsvReader(read_lines(0), PIPE), PIPE, known, reading)
+    suffix = path.suffix.lower()
+    if not path.exists():
+        raise DataError(f"there is no file or folder {path}")
+    if path.is_dir() or suffix in IMAGE_SUFFIXES:
+        return _open_images(path, known, reading)
+    if suffix in TABLE_SUFFIXES:
+        return _open_table(open_table(path), path.name, known, reading)
+    if suffix == ".npz":
+        return _open_npz(path, known, reading)
+    raise DataError(
+        f"{path} is nothing to read: give a table ({', '.join(TABLE_SUFFIXES)}), an .npz file, a "
+        "folder of images, or - for CSV from the standard input"
+    )
+
+
+def _open_table(reader: TableReader, name: str, known: Known, reading: Reading) -> Source:
+    reader.skip_bad = reading.bad == "skip"
+    reader.label_needed, reader.as_label = reading.label_needed, known.as_label
+    try:
+        columns = _columns(reader, known, reading)
+        _, label = columns.places(reader.source, reader.names)
+        if label is None and reading.label_needed:
+            raise DataError(f"{reader.source} has no column {columns.label!r} to learn from")
+    except EvenstreamError:
+        reader.close()
+        raise
+    return TableSource(name, reader, columns, reading.patience if name == PIPE else None)
+
+
+def _columns(reader: TableReader, known: Known, reading: Reading) -> Columns:
+    """The columns as the learner knows them, or chosen for a new one."""
+    columns, needed = known.columns, reading.label_needed
+    if columns is None:
+        label, ignore = reading.label, reading.ignore
+        return Columns.choose(reader.source, reader.names, label, ignore, label_needed=needed)
+    if reading.label not in (None, columns.label):
+        raise InputError(f"the learner's label is the column {columns.label}, not {reading.label}")
+    if set(reading.ignore) & {*columns.features, columns.label}:
+        raise InputError(f"the learner needs {', '.join(columns.features)}, none can be ignored")
+    return replace(columns, ignored=(*columns.ignored, *reading.ignore))
+
+
+def _open_npz(path: Path, known: Known, reading: Reading) -> Source:
+    to_learn = [("x_train", "y_train"), ("x", "y")]
+    to_predict = [("x", "y"), ("x",), ("x_test", "y_test")]
+    arrays = read_arrays(path, to_learn if reading.label_needed else to_predict)
+    (which, values), *labelled = arrays.items()
+    x = as_inputs(str(path), which, values)
+    labels: list[Label | None] = [None] * len(x)
+    for name, array in labelled:
+        labels = _converted(str(path), known, as_labels(str(path), name, array, len(x)))
+    return ArraySource(path.name, x, labels, digest_of(path, "sha256"))
+
+
+def _open_images(path: Path, known: Known, reading: Reading) -> Source:
+    size, grey = _image_form(path, known, reading)
+    root = path.resolve()
+    if path.is_dir() and (reading.label_needed or sub_folders(root)):
+        part = "train" if "train" in sub_folders(root) else ""
+        classes = class_folders(root, part)
+        files, y = labelled_images(root, part, classes, size, reading.bad)
+        names = _converted(str(path), known, classes)
+        labels = [names[index] for index in y]
+    elif reading.label_needed:
+        raise DataError(f"{path} is one image; to learn, give a folder with one for each class")
+    else:
+        files = _unlabelled_images(root, size, reading.bad)
+        labels = [None] * len(files)
+    source = ArraySource(root.name, files, labels, _listing_digest(files))
+    source.grey = grey
+    return source
+
+
+def _unlabelled_images(path: Path, size: int, bad: OnCorrupt) -> ImageFiles:
+    """One image, or all in a folder."""
+    if not path.is_dir():
+        return ImageFiles(path.parent, [path.name], size, bad)
+    files = ImageFiles(path, image_names(path, ""), size, bad)
+    if not len(files):
+        raise DataError(f"there are no images in {path} ({', '.join(sorted(IMAGE_SUFFIXES))})")
+    return files
+
+
+def _image_form(path: Path, known: Known, reading: Reading) -> tuple[int, bool]:
+    """The size that images are brought to, and whether they are made grey."""
+    if known.shape is None:
+        return 64 if reading.size is None else reading.size, False
+    if len(known.shape) != 3 or known.shape[0] not in (1, 3) or known.shape[1] != known.shape[2]:
+        raise DataError(
+            f"{path} holds images, but the learner's inputs have the shape {known.shape}"
+        )
+    channels, side, _ = known.shape
+    if reading.size not in (None, side):
+        raise DataError(f"the learner's images have {side} pixels a side, not {reading.size}")
+    return side, channels == 1
+
+
+def _converted(source: str, known: Known, labels: Sequence[Label]) -> list[Label | None]:
+    try:
+        return [known.as_label(label) for label in labels]
+    except ValueError as error:
+        raise DataError(f"{source}: {error}") from None
+
+
+def _listing_digest(files: ImageFiles) -> str:
+    """A checksum of the names and sizes of files; reading them all would take too long."""
+    digest = hashlib.sha256()
+    for row in range(len(files)):
+        path = files.path(row)
+        digest.update(f"{path.relative_to(files.root)}\0{path.stat().st_size}\0".encode())
+    return digest.hexdigest()

@@ -1,0 +1,72 @@
+"""Predictions of a saved learner as CSV: label, probability, and one column for each class."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.data.images.image_files import ImageFiles
+from evenstream.errors import InputError
+from evenstream.learner.learner import Learner
+from evenstream.live.sources import ArraySource, Source
+
+
+@dataclass
+class Score:
+    """How many predictions were made, and how many of those with a label were right."""
+
+    rows: int = 0
+    labelled: int = 0
+    right: int = 0
+
+
+def write_predictions(
+    learner: Learner, source: Source, out: TextIO, top: int | None = None
+) -> Score:
+    """Write a line for each row of the source, some rows at a time.
+
+    Columns are the file's name (for images), the most likely label and its probability, then the
+    probability of each label; with `top`, that many pairs of label and probability instead.
+    """
+    if not learner.labels:
+        raise InputError("the learner has not learned anything yet")
+    if top is not None and top < 1:
+        raise InputError(f"top must be 1 or more, got {top}")
+    files = source.x if isinstance(source, ArraySource) else None
+    files = files if isinstance(files, ImageFiles) else None
+    writer = csv.writer(out, lineterminator="\n")
+    pairs = min(top or 1, len(learner.labels))
+    writer.writerow(
+        [
+            *(["file"] if files is not None else []),
+            *(f"{name}{number}" for number in ["", *range(2, pairs + 1)] for name in _PAIR),
+            *([] if top else (f"p({label})" for label in learner.labels)),
+        ]
+    )
+    score = Score()
+    for x, labels in source:
+        chances = learner.predict_proba(x)
+        for row, label in zip(chances, labels, strict=True):
+            name = [] if files is None else [str(files.path(score.rows).relative_to(files.root))]
+            best = np.argsort(-row, kind="stable")[:pairs]
+            writer.writerow([*name, *_cells(learner, row, best), *([] if top else map(_text, row))])
+            score.rows += 1
+            score.labelled += label is not None
+            score.right += label is not None and label == learner.labels[best[0]]
+        out.flush()
+    return score
+
+
+_PAIR = ("label", "probability")
+
+
+def _cells(learner: Learner, row: NDArray[Any], best: NDArray[Any]) -> list[Any]:
+    return [cell for index in best for cell in (learner.labels[index], _text(row[index]))]
+
+
+def _text(chance: float) -> str:
+    return f"{chance:.6g}"

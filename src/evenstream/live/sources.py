@@ -1,0 +1,146 @@
+"""Data that the shell reads, as streams whose place can be saved."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.data.dataset import Inputs, Label
+from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.reading import read_in_order
+from evenstream.data.tables import Columns, TableReader, in_batches, stack
+from evenstream.live.pipe import timed_batches
+from evenstream.live.tally import Place
+from evenstream.streams.base import stream_generator
+
+Batch = tuple[NDArray[Any], list[Any]]
+
+
+class Source:
+    """Batches of inputs and labels, with a place in them that can be saved (`Resumable`).
+
+    Labels are None where the data has none.
+
+    Attributes:
+        name: what to call it.
+        is_image: whether the inputs are images.
+        batch: rows to give at a time.
+    """
+
+    name: str
+    is_image = False
+    batch = 32
+
+    def __iter__(self) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Where it is after the batch it gave last."""
+        raise NotImplementedError
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on after such a place."""
+        raise NotImplementedError
+
+    def recognises(self, state: Mapping[str, Any]) -> bool:
+        """Whether a place was noted in the same data, whatever it was called then."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of files."""
+
+    def shuffle(self, seed: int) -> None:
+        """Draw the order, if the data has none of its own."""
+
+    def name_in(self, streams: Mapping[str, Place], *, again: bool = False) -> str:
+        """What this data was called when it was learned before; else, or `again`, a new name."""
+        for name in reversed(list(streams)):
+            if not again and self.recognises(streams[name].notes):
+                return name
+        names = (f"{self.name} ({number})" for number in itertools.count(2))
+        return next(name for name in itertools.chain([self.name], names) if name not in streams)
+
+
+class TableSource(Source):
+    """The rows of a table, in its order."""
+
+    def __init__(
+        self, name: str, reader: TableReader, columns: Columns, patience: float | None = None
+    ) -> None:
+        self.name, self.reader, self.columns = name, reader, columns
+        self._patience = patience
+
+    def __iter__(self) -> Iterator[Batch]:
+        rows = self.reader.rows(self.columns)
+        if self._patience is None:
+            return in_batches(rows, self.batch)
+        return map(stack, timed_batches(rows, self.batch, self._patience))
+
+    def state(self) -> dict[str, Any]:
+        """The place in the file, and the columns for whoever goes on."""
+        known = {"columns": asdict(self.columns), "skipped": self.reader.skipped}
+        return {**self.reader.place(), **known}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on after such a place."""
+        self.reader.go_to(state)
+        self.reader.skipped = state["skipped"]
+
+    def recognises(self, state: Mapping[str, Any]) -> bool:
+        """Whether the file begins as it did then."""
+        return "columns" in state and self.reader.recognises(state)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.reader.close()
+
+
+class ArraySource(Source):
+    """Rows of an array, or image files, in their order or a drawn one."""
+
+    def __init__(self, name: str, x: Inputs, labels: Sequence[Label | None], sha256: str) -> None:
+        self.name, self.x, self._labels, self._sha256 = name, x, labels, sha256
+        self.is_image = x.ndim == 4
+        self.grey = False
+        self._order = np.arange(len(x))
+        self._row = self._skipped = 0
+
+    def shuffle(self, seed: int) -> None:
+        """Give the files of a folder, which are sorted by class, in an order drawn by the seed."""
+        if isinstance(self.x, ImageFiles):
+            self._order = stream_generator(seed, "folder").permutation(len(self.x))
+
+    def __iter__(self) -> Iterator[Batch]:
+        starts = range(self._row, len(self._order), self.batch)
+        wanted = (self._order[start : start + self.batch] for start in starts)
+        for start, read in zip(starts, read_in_order(self.x, wanted), strict=True):
+            self._row = min(start + self.batch, len(self._order))
+            self._skipped += len(read.skipped)
+            if len(read.rows):
+                x = _grey(read.x) if self.grey else read.x
+                yield x, [self._labels[row] for row in read.rows]
+
+    def state(self) -> dict[str, Any]:
+        """Rows given so far."""
+        return {"row": self._row, "sha256": self._sha256, "skipped": self._skipped}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on after so many rows."""
+        self._row, self._skipped = state["row"], state["skipped"]
+
+    def recognises(self, state: Mapping[str, Any]) -> bool:
+        """Whether it is the same file or folder."""
+        return state.get("sha256") == self._sha256
+
+
+def _grey(images: NDArray[Any]) -> NDArray[np.uint8]:
+    """Luminance, with the weights that Pillow has for it."""
+    grey: NDArray[np.float32] = np.einsum(
+        "nchw,c->nhw", images.astype(np.float32), [0.299, 0.587, 0.114]
+    )
+    return grey.round()[:, np.newaxis].astype(np.uint8)

@@ -1,0 +1,55 @@
+"""What has been learned from live streams so far, and how well it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from evenstream.metrics import Prequential
+
+
+@dataclass
+class Place:
+    """How much of one stream has been learned."""
+
+    batches: int = 0
+    samples: int = 0
+    state: Any = None
+    """What the stream needs to go on, if it says so itself."""
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """The state, if it is one with names."""
+        return self.state if isinstance(self.state, Mapping) else {}
+
+
+@dataclass
+class Tally:
+    """Counts over all streams that a folder's learner has followed."""
+
+    batches: int = 0
+    """Batches taken, refused ones included."""
+    samples: int = 0
+    """Samples learned."""
+    refused: int = 0
+    """Batches that the learner refused."""
+    seconds: float = 0.0
+    """Time spent learning."""
+    accuracy: Prequential = field(default_factory=Prequential)
+    """Accuracy on each sample before it was learned."""
+    streams: dict[str, Place] = field(default_factory=dict)
+    """How much of each stream, by name, in the order they were first met."""
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        streams = {name: asdict(place) for name, place in self.streams.items()}
+        return {**vars(self), "accuracy": self.accuracy.state(), "streams": streams}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Tally:
+        """The inverse of `state`."""
+        accuracy = Prequential()
+        accuracy.load_state(state["accuracy"])
+        streams = {name: Place(**place) for name, place in state["streams"].items()}
+        return cls(**{**state, "accuracy": accuracy, "streams": streams})

@@ -1,0 +1,45 @@
+"""A multilayer perceptron for tables, whose columns have scales of their own."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from evenstream.networks.base import FeatureExtractor
+from evenstream.networks.mlp import MLP
+
+LIMIT = 10.0
+"""Standard deviations beyond which all values are the same: an outlier must not drown the rest."""
+
+
+class StreamNorm(nn.BatchNorm1d):
+    """BatchNorm whose running statistics are right from the first batch on.
+
+    They are the plain average over the first batches and then follow the stream, slowly. With
+    BatchNorm's own rule they would start from 0 and 1, and a column with values around a million
+    would need hundreds of steps to get there.
+    """
+
+    slowest = 0.01
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise each column."""
+        assert self.num_batches_tracked is not None
+        self.momentum = max(1 / (int(self.num_batches_tracked) + 1), self.slowest)
+        return super().forward(x)
+
+
+class NormMLP(FeatureExtractor):
+    """The columns normalised by what was seen of them so far, then an MLP."""
+
+    def __init__(self, input_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        columns = math.prod(input_shape)
+        self.norm = StreamNorm(columns, affine=False)
+        self.mlp = MLP((columns,))
+        self.num_features = self.mlp.num_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features of a batch."""
+        return self.mlp(self.norm(x.flatten(1)).clamp(-LIMIT, LIMIT))

@@ -1,0 +1,266 @@
+"""Following a stream of one's own: saves, resumes exactly, stops well, refuses well."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_samples import Numbered, fresh, outcome, stream
+
+from evenstream import Learner, follow
+from evenstream.checkpoint import has_checkpoint
+from evenstream.errors import EvenstreamError, InputError
+from evenstream.live import following
+from evenstream.run.events import read_events
+from evenstream.run.interruption import Interrupted
+from small_streams import feed, small
+
+
+def test_following_is_learning_batch_by_batch(tmp_path):
+    learner = fresh()
+    seen = []
+    metrics = follow(
+        learner, stream(), tmp_path / "out", on_step=lambda r, tally: seen.append(tally.batches)
+    )
+    assert learner.fingerprint() == feed(fresh(), stream()).fingerprint()
+    assert Learner.load(tmp_path / "out").fingerprint() == learner.fingerprint()
+    assert seen == list(range(1, 25))
+    assert (metrics["steps"], metrics["batches"], metrics["samples"]) == (24, 24, 96)
+    assert sorted(metrics["labels"]) == ["class 0", "class 1", "class 2", "class 3"]
+    assert metrics["streams"]["stream"] == {"batches": 24, "samples": 96, "state": None}
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text()) == metrics
+
+
+def test_the_accuracy_is_that_of_predictions_before_learning(tmp_path):
+    learner, right = fresh(), 0
+    for x, labels in stream():
+        result = learner.learn(x, labels)
+        right += round(result.accuracy * len(labels))
+    metrics = follow(fresh(), stream(), tmp_path / "out")
+    assert metrics["prequential_accuracy"] == 100 * right / 96
+    events = read_events(tmp_path / "out")
+    assert [event["step"] for event in events] == list(range(1, 25))
+    assert sum(round(4 * event["accuracy"]) for event in events) == right
+
+
+def test_gathered_rows_are_scored_when_they_are_learned(tmp_path):
+    learner = fresh(accumulate=6)
+    metrics = follow(learner, stream(), tmp_path / "out", checkpoint_every=5)
+    assert (metrics["batches"], metrics["steps"], metrics["samples"]) == (24, 12, 96)
+    follow(fresh(accumulate=6), stream()[:7], tmp_path / "cut")
+    follow(fresh(accumulate=6), stream(), tmp_path / "cut")
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "out")
+
+
+def failing(batches, at):
+    for number, batch in enumerate(batches):
+        if number == at:
+            raise ConnectionError("the sensor is gone")
+        yield batch
+
+
+@pytest.mark.parametrize("at", [0, 1, 13, 23])
+def test_a_stream_that_raises_is_saved_and_gone_on_with_exactly(tmp_path, at):
+    follow(fresh(), stream(), tmp_path / "whole", checkpoint_every=5)
+    with pytest.raises(ConnectionError, match="the sensor is gone"):
+        follow(fresh(), failing(stream(), at), tmp_path / "cut", checkpoint_every=5)
+    assert (tmp_path / "cut").exists() == (at > 0)
+    follow(fresh(), iter(stream()), tmp_path / "cut", checkpoint_every=5)
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_killed_equals_uninterrupted(tmp_path):
+    """SIGKILL between batches and at each moment of a save, by the harness."""
+    harness = Path(__file__).parent / "live_kill_harness.py"
+    command = [sys.executable, str(harness), str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "killed: 6" in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_waiting_for_an_endless_stream_saves(tmp_path, number):
+    def endless():
+        yield from stream()[:9]
+        os.kill(os.getpid(), number)
+        while True:  # waits for ever
+            signal.pause()
+
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted, match="stopped after 9 batches of stream, saved in"):
+        follow(fresh(), endless(), tmp_path / "out")
+    assert signal.getsignal(number) is before
+    follow(fresh(), stream(), tmp_path / "out")
+    follow(fresh(), stream(), tmp_path / "whole")
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+
+
+def test_a_signal_in_the_middle_of_a_step_lets_it_finish(tmp_path):
+    class Signalled(Learner):
+        def learn(self, x, labels):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().learn(x, labels)
+
+    learner = Signalled("er-las", memory=12, replay_batch=4, lr=0.05, dtype="float32")
+    with pytest.raises(Interrupted, match="after 1 batches"):
+        follow(learner, itertools.cycle(stream()), tmp_path / "out")
+    assert Learner.load(tmp_path / "out").step == 1
+
+
+def test_a_second_signal_in_a_step_stops_at_once_and_saves_nothing_half_done(tmp_path):
+    class Impatient(Learner):
+        def learn(self, x, labels):
+            result = super().learn(x, labels)
+            if self.step == 5:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+            return result
+
+    learner = Impatient("er-las", memory=12, replay_batch=4, lr=0.05, dtype="float32")
+    with pytest.raises(KeyboardInterrupt):
+        follow(learner, stream(), tmp_path / "out", checkpoint_every=2)
+    assert Learner.load(tmp_path / "out").step == 4
+    follow(fresh(), stream(), tmp_path / "out")
+    follow(fresh(), stream(), tmp_path / "whole")
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+
+
+def test_a_resumable_stream_finds_its_place_itself(tmp_path):
+    follow(fresh(), stream(), tmp_path / "whole")
+    with pytest.raises(ConnectionError):
+        follow(fresh(), Numbered(stream(), fail_at=10), tmp_path / "out", checkpoint_every=4)
+    again = Numbered(stream())
+    metrics = follow(fresh(), again, tmp_path / "out")
+    assert again.given == 14  # the ten learned ones were not read over
+    assert metrics["streams"]["stream"]["state"] == {"next": 24}
+    states = [outcome(tmp_path / name)["learner"] for name in ("out", "whole")]
+    assert states[0] == states[1]
+
+
+def spoiled(batches):
+    """Two batches of the stream are bad, one of them the last."""
+    batches = list(batches)
+    batches[7] = (np.full_like(batches[7][0], np.nan), batches[7][1])
+    batches[-1] = (batches[-1][0], batches[-1][1][:-1])
+    return batches
+
+
+def test_a_refused_batch_stops_and_leaves_everything_as_it_was(tmp_path):
+    for _ in range(2):
+        with pytest.raises(InputError, match="batch 8 of stream was refused: inputs contain NaN"):
+            follow(fresh(), spoiled(stream()), tmp_path / "out")
+        saved = Learner.load(tmp_path / "out")
+        assert saved.fingerprint() == feed(fresh(), stream()[:7]).fingerprint()
+    follow(fresh(), stream(), tmp_path / "out")  # the stream was mended
+    follow(fresh(), stream(), tmp_path / "whole")
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+
+
+def test_refused_batches_can_be_skipped_and_are_counted(tmp_path):
+    learner = fresh()
+    metrics = follow(learner, spoiled(stream()), tmp_path / "out", refused="skip")
+    good = [batch for number, batch in enumerate(stream()) if number not in (7, 23)]
+    assert learner.fingerprint() == feed(fresh(), good).fingerprint()
+    assert (metrics["refused_batches"], metrics["batches"], metrics["samples"]) == (2, 24, 88)
+    reasons = {e["step"]: e["reason"] for e in read_events(tmp_path / "out") if "event" in e}
+    assert list(reasons) == [8, 24]
+    assert "NaN" in reasons[8] and "4 rows but 3 labels" in reasons[24]
+
+
+@pytest.mark.parametrize("at", [7, 8, 9, 23])
+def test_resuming_around_refused_batches_counts_them_once(tmp_path, at):
+    follow(fresh(), spoiled(stream()), tmp_path / "whole", refused="skip")
+    with pytest.raises(ConnectionError):
+        follow(fresh(), failing(spoiled(stream()), at), tmp_path / "cut", refused="skip")
+    follow(fresh(), spoiled(stream()), tmp_path / "cut", refused="skip")
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_several_streams_by_name(tmp_path):
+    first, second = stream()[:10], stream()[10:]
+    for _ in range(2):  # the script is run twice
+        learner = fresh()
+        follow(learner, first, tmp_path / "out", name="monday")
+        metrics = follow(learner, second, tmp_path / "out", name="tuesday")
+        assert learner.fingerprint() == feed(fresh(), stream()).fingerprint()
+        assert [p["batches"] for p in metrics["streams"].values()] == [10, 14]
+
+
+def test_a_slow_stream_is_saved_without_waiting_for_many_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(following, "SAVE_SECONDS", -1.0)
+    steps = []
+
+    def watched():
+        for batch in stream()[:4]:
+            yield batch
+            steps.append(Learner.load(tmp_path / "out").step)
+
+    follow(fresh(), watched(), tmp_path / "out")
+    assert steps == [1, 2, 3, 4]
+
+
+def test_a_saved_learner_can_be_followed_with(tmp_path):
+    feed(fresh(), stream()[:5]).save(tmp_path / "out")
+    follow(Learner.load(tmp_path / "out"), stream()[5:], tmp_path / "out")
+    expected = feed(fresh(), stream()).fingerprint()
+    assert Learner.load(tmp_path / "out").fingerprint() == expected
+
+
+@pytest.mark.parametrize("item", [None, 3, "ab", ([[1.0]],), ([[1.0]], ["x"], 1)])
+def test_a_stream_must_give_pairs(tmp_path, item):
+    with pytest.raises(InputError, match="must give pairs of inputs and labels"):
+        follow(fresh(), [item], tmp_path / "out", refused="skip")
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_stream_of_the_same_name_is_noticed(tmp_path):
+    follow(fresh(), stream(), tmp_path / "out")
+    with pytest.raises(InputError, match="ended after 3 batches, but 24 of it were learned"):
+        follow(fresh(), stream()[:3], tmp_path / "out")
+
+
+def test_nothing_to_learn_leaves_nothing(tmp_path):
+    metrics = follow(fresh(), [], tmp_path / "deep" / "out")
+    assert metrics["samples"] == 0 and metrics["prequential_accuracy"] is None
+    assert not (tmp_path / "deep").exists()
+
+
+def test_folders_that_are_refused(tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "to-mother.txt").write_text("dear")
+    with pytest.raises(EvenstreamError, match="not empty and holds no learner"):
+        follow(fresh(), stream(), tmp_path / "letters")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").write_text("")
+    with pytest.raises(EvenstreamError, match="holds a run, which stays as it is"):
+        follow(fresh(), stream(), tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EvenstreamError, match="cannot write to"):
+        follow(fresh(), stream(), tmp_path / "file")
+    assert not has_checkpoint(tmp_path / "letters") and not has_checkpoint(tmp_path / "run")
+
+
+def test_a_folder_with_another_learner_is_refused(tmp_path):
+    follow(fresh(), stream()[:4], tmp_path / "out")
+    for other in (fresh(lr=0.01), small("er", memory=12), fresh(model="convnet")):
+        with pytest.raises(InputError, match="made with other options"):
+            follow(other, stream(), tmp_path / "out")
+    gone_on = Learner.load(tmp_path / "out")
+    gone_on.learn(*stream()[4])
+    with pytest.raises(InputError, match=r"another state \(step 4\) of this learner \(step 5\)"):
+        follow(gone_on, stream(), tmp_path / "out")
+
+
+def test_options_are_checked(tmp_path):
+    with pytest.raises(InputError, match="checkpoint_every"):
+        follow(fresh(), stream(), tmp_path / "out", checkpoint_every=0)
+    with pytest.raises(InputError, match="stop or skip"):
+        follow(fresh(), stream(), tmp_path / "out", refused="ignore")
+    with pytest.raises(InputError, match="needs task boundaries; live streams have none"):
+        follow(small("er-las:prior=macro"), stream(), tmp_path / "out", refused="skip")
+    assert not (tmp_path / "out").exists()
