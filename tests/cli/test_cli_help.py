@@ -16,8 +16,11 @@ COMMANDS = {
     "compare": ["METHOD", "--seeds", "--jobs", "--out", *FLAGS],
     "resume": ["DIR", "--jobs"],
     "report": ["DIR", "--out"],
+    "learn": ["DIR", "--from", "--start", "--label", "--method", "--again"],
+    "predict": ["DIR", "FILE", "--out", "--top"],
+    "pretrain": ["--stream", "--out", "--epochs"],
     "methods": ["NAME"],
-    "streams": ["NAME"],
+    "streams": ["NAME", "--picture"],
     "data": ["list", "get", "verify", "import"],
     "data list": [],
     "data get": ["NAME"],
@@ -40,7 +43,7 @@ def test_overview(run, words):
     status, out, _ = run(*words)
     assert status == 0
     assert "Start here:  evenstream compare er er-las --stream c-digits" in out
-    for command in ("run", "compare", "resume", "report", "methods", "streams", "data"):
+    for command in {name.split()[0] for name in COMMANDS}:
         assert f"• {command} " in out
 
 

@@ -213,11 +213,11 @@ def test_npz_files_that_are_none(tmp_path):
     (tmp_path / "empty.npz").write_bytes(b"")
     for name, complaint in [
         ("other.npz", "holds images; save one with"),
-        ("bare.npy", "one bare array"),
+        ("bare.npy", "is not a data set: give a folder"),
         ("text.npz", "not a readable .npz"),
         ("empty.npz", "not a readable .npz"),
         ("absent.npz", "there is no file"),
-        ("absent.csv", "there is no file"),
+        ("absent.csv", "No such file"),
     ]:
         with pytest.raises(DataError, match=complaint):
             load_dataset(str(tmp_path / name))

@@ -23,7 +23,7 @@ class Settings:
     """options of the run"""
 
     stream: Annotated[str, tyro.conf.arg(metavar="STREAM")] = "c-digits"
-    """A stream's name (see `evenstream streams`) or an .npz file."""
+    """A stream's name (see `evenstream streams`), or the path of a file or folder of data."""
     memory: StreamInt = None
     """Samples kept for replay; 0 means none."""
     seed: int = 0
@@ -63,7 +63,7 @@ class Settings:
         float | None,
         tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: 0.2 if it has none)"),
     ] = None
-    """Part of an .npz file without a test set that is kept for testing."""
+    """Part of data without a test set that is kept for testing."""
     batch_schedule: Literal["constant", "increase", "decrease", "random"] = "constant"
     """How the batch size changes from task to task; --batch is the largest."""
     corrupt: Literal["stop", "skip"] = "stop"

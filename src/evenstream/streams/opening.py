@@ -58,7 +58,7 @@ def open_stream(
     spec = read_spec(name, tasks=tasks, class_order=class_order)
     reading = spec.reading | ({"corrupt": corrupt} if corrupt != "stop" else {})
     dataset = load_dataset(spec.dataset, test_fraction=test_fraction, seed=seed, **reading)
-    fallback = Protocol(network="convnet" if dataset.is_image else "mlp")
+    fallback = Protocol(network="convnet" if dataset.is_image else "mlp-norm")
     return spec.scenario.stream(
         dataset,
         seed,
