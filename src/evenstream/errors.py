@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class EvenstreamError(Exception):
@@ -42,3 +42,9 @@ class CheckpointError(EvenstreamError):
 
 class DataError(EvenstreamError):
     """A data set is missing, damaged or has the wrong layout."""
+
+
+def some_of(names: Sequence[str], limit: int = 10) -> str:
+    """The first names, and how many there are if that is not all."""
+    more = f", ... ({len(names)} in all)" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from evenstream.errors import some_of
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -135,11 +137,11 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
             stream.steps(index, stream.protocol.batch),
             len(task.test),
         )
-        table.add_row(str(index + 1), _some(names), *map(str, counts))
+        table.add_row(str(index + 1), some_of(names), *map(str, counts))
     console.print(table)
     facts = dataclasses.asdict(stream.protocol)
     if stream.domains is not None:
-        facts |= {"domains": _some(stream.domains.names), "coupling": f"{coupling(stream):.3f}"}
+        facts |= {"domains": some_of(stream.domains.names), "coupling": f"{coupling(stream):.3f}"}
     for title, value in facts.items():
         console.print(f"  {title:13} {value}", highlight=False)
     table = Table("option", "value", "meaning")
@@ -149,12 +151,6 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
     file = save_stream_png(stream, picture or Path("out") / f"stream_{safe_name(name)}.png")
     console.print(f"class frequencies over time: {file}", highlight=False, soft_wrap=True)
     return 0
-
-
-def _some(names: list[str], limit: int = 10) -> str:
-    """The first names, and how many there are if that is not all."""
-    more = f", ... ({len(names)} in all)" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
 
 
 def _facts(method: Method) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenstream.errors import DataError, InputError
+from evenstream.errors import DataError, InputError, some_of
 
 LABEL_NAMES = ("label", "class", "target", "y")
 
@@ -66,8 +66,8 @@ class Columns:
         for trouble, found in (("lacks the columns", missing), ("has unknown columns", unknown)):
             if found:
                 raise DataError(
-                    f"{source} {trouble} {', '.join(found)}; the learner was made with "
-                    f"{', '.join(self.features)} and the label {self.label}"
+                    f"{source} {trouble} {some_of(found)}; the learner was made with "
+                    f"{some_of(self.features)} and the label {self.label}"
                 )
         label = None if self.label is None else place.get(self.label)
         return [place[name] for name in self.features], label
