@@ -33,7 +33,7 @@ class UnknownName(EvenstreamError, KeyError):
 
 
 class NonFiniteLoss(EvenstreamError, FloatingPointError):
-    """The loss was NaN or infinite; the update was not made."""
+    """The loss or its gradient was NaN or infinite; the update was not made."""
 
 
 class CheckpointError(EvenstreamError):

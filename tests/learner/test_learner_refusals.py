@@ -226,6 +226,32 @@ def test_a_loss_that_is_not_finite_leaves_no_trace(method, options, new_class):
     assert feed(learner, stream[4:]).fingerprint() == untroubled.fingerprint()
 
 
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_gradient_that_is_not_finite_leaves_no_trace(options):
+    class Cliff(nn.Module):
+        """Right on the edge where the square root is finite and its slope is not."""
+
+        armed = False
+
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = nn.Linear(DIM, 6)
+
+        def forward(self, x):
+            made = self.layer(x)
+            return made + torch.sqrt(made * 0) if self.armed else made
+
+    stream = class_stream(10)
+    cliff = Cliff()
+    learner = feed(small("er-las", cliff, **options), stream[:4])
+    cliff.armed = True
+    refused(learner, lambda: learner.learn(*stream[4]), NonFiniteLoss, r"gradient.*nan.*step 5")
+    cliff.armed = False
+    untroubled = feed(small("er-las", Cliff(), **options), stream)
+    assert feed(learner, stream[4:]).fingerprint() == untroubled.fingerprint()
+
+
 def test_not_finite_at_the_very_first_step():
     learner, fresh = small("er-las", Bomb()), small("er-las", Bomb())
     weights = {name: value.clone() for name, value in learner.model.state_dict().items()}

@@ -393,21 +393,27 @@ class Learner:
         self._update(loss, groups or ("network",), undoable=True)
 
     def _update(self, loss: Tensor, groups: Sequence[str], undoable: bool) -> None:
-        if not bool(torch.isfinite(loss)):
-            raise NonFiniteLoss(
-                f"the loss is {loss.item()} at step {self.step + 1}; the step was not made. "
-                "Lower the learning rate, normalise the inputs, or go back to a checkpoint"
-            )
+        self._check_finite("loss", loss)
         parts = [self._group(name) for name in groups]
         for optimizer, parameters in parts:
             what = (id(optimizer), *map(id, parameters))
             if undoable and what not in self.undo:  # the first note of a step is the one to go to
                 self.undo[what] = undo_update(optimizer, parameters)
             optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss, inputs=[p for _, parameters in parts for p in parameters])
+        trained = [p for _, parameters in parts for p in parameters]
+        torch.autograd.backward(loss, inputs=trained)
+        gradients = [p.grad for p in trained if p.grad is not None]
+        self._check_finite("gradient's norm", nn.utils.get_total_norm(gradients))
         for optimizer, _ in parts:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+
+    def _check_finite(self, what: str, value: Tensor) -> None:
+        if not bool(torch.isfinite(value)):
+            raise NonFiniteLoss(
+                f"the {what} is {value.item()} at step {self.step + 1}; the step was not made. "
+                "Lower the learning rate, normalise the inputs, or go back to a checkpoint"
+            )
 
     def _group(self, name: str) -> tuple[torch.optim.Optimizer, list[nn.Parameter]]:
         """The optimiser and the trainable parameters of a named group."""
