@@ -20,8 +20,9 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## timings as ratios, measured side by side
+bench: $(READY)  ## timings as ratios, measured side by side; memory of a stream of image files
 	$(BIN)/python benchmarks/step_time.py
+	$(BIN)/python benchmarks/image_stream.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
