@@ -35,7 +35,7 @@ def read_options(
         types: the options there are, each with its type: bool, int, float or a Literal.
         elsewhere: options that something else has, and its name, for a hint.
     """
-    values = {}
+    values: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if key not in types:
@@ -45,6 +45,8 @@ def read_options(
             raise InputError(f"{kind} {name} has no option {key!r}{hint}; it has: {known}")
         if not equals:
             raise InputError(f"option {key!r} of {kind} {name} needs a value: {key}=...")
+        if key in values:
+            raise InputError(f"option {key!r} of {kind} {name} is given twice")
         values[key] = _read(f"{name}:{key}", value, types[key])
     return values
 

@@ -81,7 +81,7 @@ class PretrainConfig(TomlSettings):
         """The learning rate of one of all the steps; the first is number 0."""
         rising = math.ceil(self.warmup * steps)
         if step < rising:
-            return self.lr * (step + 1) / rising
+            return self.lr * ((step + 1) / rising)
         return self.lr * (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
 
 

@@ -109,6 +109,9 @@ def test_one_stream(run):
         assert part in out
     assert "out/stream_c-digits.png" in out
     assert Path("out/stream_c-digits.png").read_bytes().startswith(b"\x89PNG")
+    header, first, *_ = Path("out/stream_c-digits.csv").read_text().splitlines()
+    assert header == "class,task 1,task 2,task 3,task 4,task 5"
+    assert first == "0,143,0,0,0,0"
     assert run("streams", "c-digits:tasks=2", "--picture", "here.png")[0] == 0
     assert Path("here.png").exists()
 
@@ -118,7 +121,10 @@ def test_domains_and_options_of_a_stream(run):
     assert (status, err) == (0, "")
     for part in ("90°", "coupling", "0.000", "What a domain is", "One of auto"):
         assert part in out
+    assert Path("out/stream_d-digits.csv").read_text().startswith("class,domain,task 1,task 2")
     assert run("streams", "d-digits:by=colour")[0] == 2
+    assert run("streams", "")[0] == run("streams", "c-")[0] == 2  # not the current folder
+    assert "given twice" in run("streams", "c-digits:tasks=2,tasks=3")[2]
 
 
 def test_stream_of_a_file(run):

@@ -82,10 +82,6 @@ def test_online_evaluation_is_stated_and_full_on_request(run, table):
     config = tomllib.loads(Path("full/config.toml").read_text())
     assert (config["eval_images"], config["eval_future"]) == (0, True)
     assert json.loads(Path("full/metrics.json").read_text())["FWT"] is not None
-    status, out, err = run("run", "er", *words, "--eval-images", "3", "--out", "few")
-    assert status == 2
-    assert "--eval-images 4 or more, or --eval full" in err
-    assert not Path("few").exists()
 
 
 def test_data_is_loaded_once(run, table, monkeypatch):

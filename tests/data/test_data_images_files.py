@@ -139,7 +139,8 @@ def test_the_root_itself_may_be_a_link(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("size", "on_corrupt", "complaint"), [(0, "stop", "at least 1"), (8, "ignore", "'skip'")]
+    ("size", "on_corrupt", "complaint"),
+    [(0, "stop", "1 to 4096"), (9999, "stop", "1 to 4096"), (8, "ignore", "'skip'")],
 )
 def test_options_that_make_no_sense(tmp_path, size, on_corrupt, complaint):
     with pytest.raises(InputError, match=complaint):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from evenstream.data import Dataset
 from evenstream.data.reading import Read
-from evenstream.errors import InputError
 from evenstream.run.evaluation import Evaluation, balanced_subset
 from evenstream.streams import Protocol, Stream, Task
 from small_streams import DIM, Noisy, blobs, feed, small
@@ -253,10 +252,10 @@ def test_subset_of_the_paper_has_ten_of_each_class():
     assert len(np.unique(chosen // 100)) > 90  # from all over the test set
 
 
-def test_subset_too_small_for_one_of_each_class():
-    with pytest.raises(InputError, match="each of the 4 classes; use --eval-images 4 or more"):
-        evaluate(make_stream(), images=3)
-    evaluate(make_stream(), images=3, every=0)  # then there is no online evaluation
+def test_a_subset_too_small_for_one_of_each_class_is_made_larger():
+    stream = make_stream()
+    chosen = evaluate(stream, images=3).online_rows
+    assert sorted(stream.dataset.y_test[chosen]) == [0, 1, 2, 3]
 
 
 # ---- no trace ------------------------------------------------------------------------------------

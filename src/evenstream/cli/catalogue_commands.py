@@ -124,7 +124,7 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
         return 0
     from evenstream.report.charts.stream_picture import save_stream_png
     from evenstream.run.files import safe_name
-    from evenstream.streams.profile import profile
+    from evenstream.streams.profile import profile, write_counts
 
     spec, stream = read_spec(name), open_stream(name, seed=seed)
     found = profile(stream, bins=1)
@@ -140,6 +140,7 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
         table.add_row(str(index + 1), some_of(names), *map(str, counts))
     console.print(table)
     facts = dataclasses.asdict(stream.protocol)
+    facts |= {"boundaries": stream.boundaries, "drop_last": stream.drop_last}
     if stream.domains is not None:
         facts |= {"domains": some_of(stream.domains.names), "coupling": f"{coupling(stream):.3f}"}
     for title, value in facts.items():
@@ -149,7 +150,12 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
         table.add_row(option, value, " ".join(meaning.split()))
     console.print(table)
     file = save_stream_png(stream, picture or Path("out") / f"stream_{safe_name(name)}.png")
-    console.print(f"class frequencies over time: {file}", highlight=False, soft_wrap=True)
+    counts_file = write_counts(found, file.with_suffix(".csv"))
+    console.print(
+        f"class frequencies over time: {file}, in numbers: {counts_file}",
+        highlight=False,
+        soft_wrap=True,
+    )
     return 0
 
 

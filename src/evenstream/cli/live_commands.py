@@ -209,6 +209,8 @@ def predict(
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.predicting import write_predictions
 
+    if out is not None and out.resolve().is_relative_to(Path(source).resolve()):
+        raise InputError(f"--out {out} would overwrite the data itself; choose another file")
     _use_threads(threads)
     learner, tally = read_learner(directory, device)
     reading = Reading(label=label, ignore=ignore, label_needed=False, patience=1.0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
 
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
 from evenstream.errors import EvenstreamError, InputError
@@ -170,11 +173,18 @@ class _Following:
                 self.resumable.load_state(self.place.state)
             return iter(self.stream)
         iterator = iter(self.stream)
-        dropped = sum(1 for _ in itertools.islice(iterator, self.place.batches))
-        if dropped < self.place.batches:
+        number, last = 0, None
+        for batch in itertools.islice(iterator, self.place.batches):
+            number, last = number + 1, batch
+        why = ""
+        if number < self.place.batches:
+            why = f"ended after {number} batches, but {self.place.batches} of it were"
+        elif number and _digest(last) != self.place.state:
+            why = f"has another batch {number} than the one that was"
+        if why:
             raise InputError(
-                f"{self.name} ended after {dropped} batches, but {self.place.batches} of it were "
-                "learned before: it is another stream; give it a name of its own (name=...)"
+                f"{self.name} {why} learned before: it is another stream; give it a name of its "
+                "own (name=...)"
             )
         return iterator
 
@@ -205,8 +215,7 @@ class _Following:
         self.tally.batches += 1
         self.place.batches += 1
         self.tally.seconds += time.perf_counter() - began
-        if self.resumable is not None:
-            self.place.state = self.resumable.state()
+        self.place.state = self.resumable.state() if self.resumable else _digest((x, labels))
         self.consistent = self._unsaved = True
         self._log().write({"step": self.tally.batches, **event})
         return result
@@ -258,3 +267,13 @@ class _Following:
 
 def _say_nothing(result: StepResult, tally: Tally) -> None:
     pass
+
+
+def _digest(batch: Any) -> str:
+    """Tells a batch from another; what is no plain array, by its text."""
+    digest = hashlib.sha256()
+    for part in batch:
+        array = np.asarray(part)
+        plain = array.dtype.kind in "biufU"
+        digest.update(np.ascontiguousarray(array).tobytes() if plain else repr(part).encode())
+    return digest.hexdigest()

@@ -28,7 +28,10 @@ def describe_data(stream: Stream) -> dict[str, Any]:
         "test samples": len(data.y_test),
         "classes": _digest(json.dumps(data.classes).encode()),
         "labels": _digest(data.y_train, data.y_test),
+        "order": _digest(stream.order()),
         "tasks": _digest(*(rows for task in stream.tasks for rows in (task.train, task.test))),
+        "boundaries": stream.boundaries,
+        "short batches": not stream.drop_last,
         "inputs": _digest(_sample(data.x_train), _sample(data.x_test)),
     }
 

@@ -91,7 +91,8 @@ def _of_the_whole_stream(
         found["A_AUC"] = metrics.area_under_accuracy(at.online, config.eval_every, learner.step)
     if config.eval_future:
         found["F_T_literal"] = metrics.forgetting(matrix, zero_padded=False)
-        found["FWT"] = metrics.forward_transfer(matrix, final["untrained_accuracy"])
+        if not config.weights:
+            found["FWT"] = metrics.forward_transfer(matrix, final["untrained_accuracy"])
     return found
 
 

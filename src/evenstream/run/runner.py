@@ -122,11 +122,10 @@ class _Run:
         for batch in self.stream.batches(task, self.batch, self.at.batch):
             self.at.batch += 1
             self._skip(batch.skipped)
-            if not len(batch.labels):
-                continue
-            self._learn(batch)
-            if self.config.eval_every and self.learner.step % self.config.eval_every == 0:
-                self._evaluate_online()
+            if len(batch.labels):
+                self._learn(batch)
+                if self.config.eval_every and self.learner.step % self.config.eval_every == 0:
+                    self._evaluate_online()
             stopping = stop.is_set()
             if stopping or self.learner.step % self.config.checkpoint_every == 0:
                 self._checkpoint()
@@ -190,8 +189,8 @@ class _Run:
         began = time.perf_counter()
         found = self.evaluation.after_task(self.learner, task)
         at.final = found.final
-        if at.final and self.config.eval_future:
-            untrained = make_learner(replace(self.config, weights=""), self.stream)
+        if at.final and self.config.eval_future and not self.config.weights:
+            untrained = make_learner(self.config, self.stream)
             at.final["untrained_accuracy"] = self.evaluation.untrained(untrained)
         at.eval_seconds += time.perf_counter() - began
         unmeasured = len(self.stream) - len(found.accuracies)

@@ -120,5 +120,7 @@ def _resolve(name: str) -> tuple[str, str | Path, Scenario]:
 
 def _as_path(text: str) -> Path | None:
     """The path that is meant, or None for what looks like a name."""
+    if not text:
+        return None
     path = Path(text).expanduser()
     return path if path.suffix or len(path.parts) > 1 or path.exists() else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -68,6 +70,23 @@ def profile(stream: Stream, bins: int = 100) -> Profile:
         if domains is None
         else _table((n_tasks, n_classes, len(domains.names)), task, labels, domains.train[order]),
     )
+
+
+def write_counts(found: Profile, path: Path) -> Path:
+    """Write the samples of each class (and domain) in each task as a CSV file."""
+    tasks = [f"task {number + 1}" for number in range(len(found.in_task))]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        if found.domains_in_task is None:
+            table.writerow(["class", *tasks])
+            for name, counts in zip(found.class_names, found.in_task.T, strict=True):
+                table.writerow([name, *counts.tolist()])
+            return path
+        table.writerow(["class", "domain", *tasks])
+        for index, name in enumerate(found.class_names):
+            for number, domain in enumerate(found.domain_names):
+                table.writerow([name, domain, *found.domains_in_task[:, index, number].tolist()])
+    return path
 
 
 def _table(shape: tuple[int, ...], *columns: Indices) -> Indices:

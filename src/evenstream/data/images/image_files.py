@@ -19,6 +19,9 @@ from evenstream.errors import DataError, InputError
 OnCorrupt = Literal["stop", "skip"]
 """What an unreadable file does: end the run, or be left out and reported."""
 
+MOST_PIXELS = 4096
+"""Height and width that images can be brought to: 50 MB each."""
+
 
 class ImageFiles:
     """Image files as if they were a uint8 array `(n, 3, size, size)`.
@@ -38,8 +41,8 @@ class ImageFiles:
     def __init__(
         self, root: Path, names: Iterable[str], size: int, on_corrupt: OnCorrupt = "stop"
     ) -> None:
-        if size < 1:
-            raise InputError(f"the size of images must be at least 1 pixel, not {size}")
+        if not 1 <= size <= MOST_PIXELS:
+            raise InputError(f"the size of images must be 1 to {MOST_PIXELS} pixels, not {size}")
         if on_corrupt not in get_args(OnCorrupt):
             raise InputError(f"on_corrupt is 'stop' or 'skip', not {on_corrupt!r}")
         self.root, self.size, self.on_corrupt = root.resolve(), size, on_corrupt
@@ -102,8 +105,8 @@ class ImageFiles:
 def _readable(loaded: NDArray[np.uint8] | str) -> NDArray[np.uint8]:
     if isinstance(loaded, str):
         raise DataError(
-            f"cannot read {loaded}; replace the file, or leave unreadable files out with "
-            "`--corrupt skip`"
+            f"cannot read {loaded}; replace or remove the file (run, compare and learn can leave "
+            "unreadable files out: `--corrupt skip`)"
         )
     return loaded
 
