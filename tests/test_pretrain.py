@@ -252,6 +252,14 @@ def test_a_run_starts_from_the_weights_and_is_resumed_without_them(table, tmp_pa
     assert RunConfig.read(tmp_path / "cut") == config
 
 
+def test_forward_transfer_is_left_out_of_a_run_from_weights(table, tmp_path):
+    stream, weights = table
+    found = start_run(replace(starting_from(weights, stream), eval_future=True), tmp_path / "run")
+    assert found["FWT"] is None and found["F_T_literal"] is not None
+    scratch = start_run(small_config(stream, eval_future=True), tmp_path / "scratch")
+    assert scratch["FWT"] is not None
+
+
 def test_a_run_that_starts_over_wants_the_same_file(table, tmp_path):
     stream, weights = table
     out = tmp_path / "out"

@@ -127,7 +127,8 @@ class _Run:
                 if self.config.eval_every and self.learner.step % self.config.eval_every == 0:
                     self._evaluate_online()
             stopping = stop.is_set()
-            if stopping or self.learner.step % self.config.checkpoint_every == 0:
+            due = batch.labels and self.learner.step % self.config.checkpoint_every == 0
+            if stopping or due:
                 self._checkpoint()
             elif time.monotonic() - self._flushed > FLUSH_SECONDS:
                 self._flush()
