@@ -204,7 +204,7 @@ def test_a_learner_sees_the_given_size_and_stores_what_came_in():
 def test_gathering_a_few_images_at_a_time_changes_nothing(monkeypatch, spec, few):
     preprocess, raw = Preprocess(spec, MEAN, STD), images()
     expected = preprocess.train(raw, rng())
-    monkeypatch.setattr(augment, "_PIXELS_AT_A_TIME", few * expected[0, 0].numel())
+    monkeypatch.setattr(augment.preprocess, "_PIXELS_AT_A_TIME", few * expected[0, 0].numel())
     assert torch.equal(preprocess.train(raw, rng()), expected)
 
 

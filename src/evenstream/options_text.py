@@ -6,6 +6,7 @@ The typed fields of a dataclass are the options; this module reads and writes th
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,6 +16,11 @@ from evenstream.errors import InputError
 
 def option_types(cls: type) -> dict[str, Any]:
     """Names and types of a dataclass's fields."""
+    return dict(_option_types(cls))
+
+
+@functools.cache  # evaluating annotations is slow
+def _option_types(cls: type) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
@@ -51,13 +57,22 @@ def read_options(
     return values
 
 
-def write_options(instance: Any) -> str:
-    """The options of a dataclass that differ from their defaults, as they are written."""
+def write_options(instance: Any, default: Any = None) -> str:
+    """The options of a dataclass that differ from their defaults, as they are written.
+
+    `default` is an instance with other defaults than the fields'.
+    """
     return ",".join(
-        f"{field.name}={str(value).lower() if isinstance(value, bool) else value}"
+        write_option(field.name, value)
         for field in dataclasses.fields(instance)
-        if (value := getattr(instance, field.name)) != field.default
+        if (value := getattr(instance, field.name))
+        != (field.default if default is None else getattr(default, field.name))
     )
+
+
+def write_option(name: str, value: Any) -> str:
+    """An option as it is written."""
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _read(what: str, text: str, kind: Any) -> Any:

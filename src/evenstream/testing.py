@@ -24,6 +24,9 @@ from evenstream.methods import make_method
 DIM = 6
 NAMES = ("bolt", 7, ("gear", 2), True, "1", "nut")
 LABEL_COUNTS = dict.fromkeys(NAMES, 10)
+NEEDS_TASKS = {"boundaries", "label_counts", "second_pass"}
+EPOCH = 8
+"""Batches of a task's data, for methods that look at it more than once."""
 FLOOR = 0.7
 """Accuracy on all classes of the toy stream that a method with a memory must reach."""
 
@@ -71,18 +74,29 @@ def make_learner(method: str, **options: Any) -> Learner:
         **options,
     }
     learner = Learner(method, settings.pop("model", None) or Backbone(), **settings)
-    if learner.needs & {"boundaries", "label_counts"}:
-        learner.start_task(LABEL_COUNTS)
+    if learner.needs & NEEDS_TASKS:
+        learner.start_task(LABEL_COUNTS, toy_task(learner, 0))
     return learner
+
+
+def toy_task(learner: Learner, task: int) -> Batch | None:
+    """All data of a task, for learners that look at it more than once."""
+    if "second_pass" not in learner.needs:
+        return None
+    stream = toy_stream(3 * EPOCH, classes=6)
+    x, y = zip(*stream[EPOCH * task : EPOCH * (task + 1)], strict=True)
+    return np.concatenate(x), [label for labels in y for label in labels]
 
 
 def feed(learner: Learner, stream: Iterable[Batch]) -> Learner:
     """Learn every batch of a stream; a learner inside a task is told when the next one begins."""
     for x, labels in stream:
         while learner.in_task and learner.task < NAMES.index(labels[0]) // 2:
-            learner.end_task()
-            learner.start_task(LABEL_COUNTS)
+            learner.end_task(toy_task(learner, learner.task))
+            learner.start_task(LABEL_COUNTS, toy_task(learner, learner.task + 1))
         learner.learn(x, labels)
+        if "second_pass" in learner.needs and learner.step % EPOCH == 0:
+            learner.start_epoch()
     return learner
 
 
@@ -93,6 +107,8 @@ def check_learns(method: str) -> None:
 
 
 def _assert_learned(learner: Learner) -> None:
+    if learner.in_task:
+        learner.end_task(toy_task(learner, learner.task))
     stream = toy_stream(20, seed=5)
     if not learner.method.uses_memory:
         stream = stream[10:]
@@ -241,7 +257,7 @@ def check_whole_head(method: str) -> None:
 def check_boundaries(method: str) -> None:
     """A method that needs boundaries says so when there are none."""
     learner = Learner(method, Backbone(), memory=20)
-    if not learner.needs & {"boundaries", "label_counts"}:
+    if not learner.needs & NEEDS_TASKS:
         return
     x, labels = toy_stream()[0]
     before = learner.fingerprint()

@@ -90,8 +90,13 @@ RUNS = {
     "er --stream files/good.npz --lrr 1": ["--lrr", "Perhaps you meant", "--lr FLOAT"],
     "": ["METHOD"],
     "er er-las": ["er-las"],
-    "needs-memory --stream files/good.npz --memory 0": ["trains only from memory"],
-    "needs-twice --stream files/good.npz": ["passes twice over a task"],
+    "needs-memory --stream files/good.npz --memory 0": ["cannot do without a memory"],
+    "needs-twice --stream c-files/good.npz:boundaries=false": ["a second time", "boundaries"],
+    "er@nearest": ["unknown inference rule 'nearest'"],
+    "er --inference post-hoc:beta=1": ["no option 'beta'"],
+    "er --stream files/good.npz --epochs 0": ["epochs must be 1 or more"],
+    "er --stream c-files/good.npz:boundaries=false --epochs 2": ["one epoch only"],
+    "er:head_scale=3": ["head=cosine"],
 }
 COMPARISONS = {
     "": ["name at least one method"],
@@ -104,8 +109,8 @@ COMPARISONS = {
     "er er-las --stream files/nan.npz": ["NaN"],
     "er er-las --stream files/good.npz --lr -1": ["lr must be"],
     "er er-las --stream files/good.npz --network resnet18": ["takes images"],
-    "er needs-twice --stream files/good.npz": ["passes twice over a task"],
-    "er needs-memory --stream files/good.npz --memory 0": ["trains only from memory"],
+    "er needs-twice --stream c-files/good.npz:boundaries=false": ["a second time", "boundaries"],
+    "er needs-memory --stream files/good.npz --memory 0": ["cannot do without a memory"],
     "er er-las --stream files/good.npz --checkpoint-every 0": ["checkpoint_every"],
 }
 OTHERS = {

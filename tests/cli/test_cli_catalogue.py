@@ -40,13 +40,14 @@ def test_list_of_methods_has_slots_needs_cost_and_paper_and_fits(run, monkeypatc
     [
         (
             "er",
-            ["Chaudhry", "no options; er-las has tau, window, prior, decay", "retrieve: uniform"],
+            ["Chaudhry", "er-las has tau, window, prior, decay", "retrieve: uniform", "head_scale"],
         ),
         ("er-las", ["tau", "1.0", "Strength of the adjustment", "Logit Adjusted Softmax"]),
         ("er-las:tau=2", ["er-las:tau=2.0", "2.0"]),
         ("er-las:prior=macro", ["label_counts", "macro", "One of window, exponential"]),
         ("fine-tune", ["no memory", "nothing from the stream"]),
         ("joint", ["shuffled"]),
+        ("er@post-hoc:tau=2", ["er@post-hoc:tau=2.0", "@tau", "@decay", "post hoc correction"]),
     ],
 )
 def test_one_method(run, name, parts):

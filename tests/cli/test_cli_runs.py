@@ -56,6 +56,28 @@ def test_defaults_of_the_protocol_and_of_the_folder(run):
         assert config[name] == value
 
 
+def test_inference_rule_of_all_methods_that_have_none(run, table, one_process):
+    flags = ["--inference", "normalised:keep_bias=true", "--seeds", "1", "--out", "both"]
+    status, _, err = run("compare", "er", "er@post-hoc", "--stream", table, *SMALL, *flags)
+    assert (status, err) == (0, "")
+    comparison = tomllib.loads(Path("both/comparison.toml").read_text())
+    assert comparison["methods"] == ["er@normalised:keep_bias=true", "er@post-hoc"]
+    status, _, err = run("run", "er", "--stream", "nowhere", "--inference", "nearest")
+    assert status == 2 and "inference rule" in err and "post-hoc" in err
+
+
+def test_offline_protocol(run, table):
+    status, out, _ = run("run", "er", "--stream", table, "--protocol", "offline", "--epochs", "2")
+    assert status == 0 and "2 epochs a task, memory 100" in out
+    (folder,) = Path("out").iterdir()
+    config = tomllib.loads((folder / "config.toml").read_text())
+    assert (config["epochs"], config["memory"]) == (2, 100)
+    assert json.loads((folder / "metrics.json").read_text())["epochs"] == 2
+    run("report", str(folder))
+    assert "2 epochs a task" in (folder / "report.html").read_text()
+    assert run("run", "er", "--stream", table, "--epochs", "0")[0] == 2
+
+
 def test_flags_reach_the_run(run, table):
     flags = {
         "--seed": 7, "--lr": 0.5, "--optimizer": "adamw", "--weight-decay": 0.01, "--tasks": 4,

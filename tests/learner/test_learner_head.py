@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evenstream.errors import UnknownName
-from evenstream.learner.classifier import Classifier, GrowingHead
+from evenstream.learner.classifier import Classifier
+from evenstream.learner.heads import GrowingHead
 from evenstream.learner.optimizers import (
     load_optimizer_state,
     make_optimizer,

@@ -133,7 +133,7 @@ def test_predict_in_parts_equals_predict_at_once(monkeypatch):
     learner = feed(small(), class_stream())
     x, _ = blobs(10)
     whole = learner.predict_proba(x)
-    monkeypatch.setattr("evenstream.learner.prediction.PREDICT_BATCH", 3)
+    monkeypatch.setattr("evenstream.learner.outputs.PREDICT_BATCH", 3)
     np.testing.assert_allclose(learner.predict_proba(x), whole, rtol=1e-5)
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from evenstream import CrossEntropy
-from evenstream.learner.classifier import Classifier, GrowingHead
+from evenstream.learner.classifier import Classifier
+from evenstream.learner.heads import GrowingHead
 from evenstream.learner.rows import Rows
 from small_streams import DIM
 
@@ -34,6 +35,13 @@ def step_of(*groups, **more):
         joint=lambda: (torch.cat([g.x for g in groups]), torch.cat([g.y for g in groups])),
         **more,
     )  # fmt: skip
+
+
+def fixed_teacher(logits, features=None):
+    """A teacher that gives these outputs, whatever it is asked."""
+    return SimpleNamespace(
+        network=nn.Identity(), known=logits.shape[1], outputs=lambda x: (features, logits)
+    )
 
 
 def assert_value(found, expected):

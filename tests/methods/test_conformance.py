@@ -11,13 +11,21 @@ from evenstream.testing import CHECKS, check_long_stream, check_method
 
 ABLATIONS = [f"er-las:{option}" for option in ("tau=0", "tau=inf", "prior=random", "prior=macro")]
 VARIANTS = [  # options that bring state, boundaries or another way to predict
+    "der++@rescaled",
     "er-ace:head=cosine",
     "er-cba:start=second-task",
+    "er@bias-corrected",
+    "er-las@ema",
     "er-obc:surrogate_head=true,correction_draw=balanced",
     "er-wn:when=train",
+    "ewc:tasks=separate",
+    "labels-trick:columns=task",
+    "lucir-full:fine_tune_epochs=2,mix=replay",
+    "lwf:averaging=0.9",
     "mir:exclude_current=true,scoring=eval",
     "mro:update_first=true",
     "ocs:gradients=full",
+    "pec:schedule=constant",
     "ss-il:refresh=0",
 ]
 

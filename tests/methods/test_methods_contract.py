@@ -11,7 +11,7 @@ from torch import nn
 from evenstream import Learner
 from evenstream.errors import EvenstreamError, InputError, NonFiniteLoss, UnknownName
 from evenstream.learner.memory import X, Y
-from evenstream.methods import METHODS, Method, TaskData, make_method, register
+from evenstream.methods import METHODS, Method, make_method, register
 from evenstream.methods.adjustment import LogitAdjustment
 from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule
@@ -79,11 +79,14 @@ class Recorder(ER):
         self.note("stored", len(step.memory))
 
     def on_task_start(self, learner, data):
-        self.note("start", learner.task, data)
-        return torch.tensor([0, 2])
+        self.note("start", learner.task, data and (data.raw.tolist(), data.y.tolist()))
+        return [0, 2]
+
+    def on_epoch_start(self, learner):
+        self.note("epoch", learner.task)
 
     def on_task_end(self, learner, data):
-        self.note("end", learner.task, data)
+        self.note("end", learner.task, data and (data.raw.tolist(), data.y.tolist()))
 
 
 def test_hooks_come_in_order():
@@ -116,18 +119,61 @@ def test_hooks_come_in_order():
 
 def test_task_hooks():
     learner = small(Recorder())
-    data = TaskData(torch.zeros(3, DIM), torch.tensor([0, 1, 0]))
-    assert learner.start_task(data=data).tolist() == [0, 2]
+    data = np.ones((3, DIM), np.float32), ["a", "b", "a"]
+    assert learner.start_task(data=data) == [0, 2]
+    assert learner.labels == ["a", "b"]
+    learner.start_epoch()
     learner.end_task(data)
     learner.start_task()
     learner.end_task()
+    shown = ([[1.0] * DIM] * 3, [0, 1, 0])
     assert learner.method.calls == [
-        ("start", 0, data),
-        ("end", 0, data),
+        ("setup", 0),
+        ("new classes", 0, 2),
+        ("start", 0, shown),
+        ("epoch", 0),
+        ("epoch", 0),
+        ("end", 0, shown),
         ("start", 1, None),
+        ("epoch", 1),
         ("end", 1, None),
     ]
-    assert small("er").start_task() is None
+    assert small("er").start_task() == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (np.ones((3, DIM), np.float32), ["a", "b"]),
+        (np.ones((3, DIM + 1), np.float32), ["a", "b", "a"]),
+        (np.full((3, DIM), np.nan, np.float32), ["a", "b", "a"]),
+    ],
+)
+def test_bad_task_data_is_refused_without_a_trace(data):
+    learner = feed(small("er"), class_stream()[:2])
+    before = learner.fingerprint()
+    with pytest.raises(InputError):
+        learner.start_task(data=data)
+    assert learner.fingerprint() == before and not learner.in_task
+
+
+def test_a_task_that_fails_to_begin_leaves_no_trace():
+    @named
+    @dataclass
+    class Failing(ER):
+        def on_task_start(self, learner, data):
+            raise InputError("no")
+
+    learner = small(Failing())
+    before = learner.fingerprint()
+    with pytest.raises(InputError, match="no"):
+        learner.start_task(data=(np.ones((3, DIM), np.float32), ["a", "b", "a"]))
+    assert learner.fingerprint() == before and learner.labels == [] and learner.network is None
+
+
+def test_epochs_begin_inside_tasks_only():
+    with pytest.raises(InputError, match="start_task first"):
+        small("er").start_epoch()
 
 
 def test_loading_sets_up_once(tmp_path):
@@ -703,7 +749,7 @@ class ByMeans(ER):
 
 
 def test_an_inference_rule_prepares_once_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr("evenstream.learner.prediction.PREDICT_BATCH", 4)
+    monkeypatch.setattr("evenstream.learner.outputs.PREDICT_BATCH", 4)
     learner = small(ByMeans(), nn.Flatten(), memory=100)
     x, y = blobs(30, classes=3)
     learner.learn(x, y)

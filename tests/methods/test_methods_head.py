@@ -414,7 +414,7 @@ def test_er_posthoc_subtracts_the_log_frequencies_of_the_trained_rows():
     feed(plain, stream)
     assert same(parameters(learner), parameters(plain))
     counts = torch.bincount(torch.cat([g.y for groups in seen for g in groups]), minlength=4)
-    assert learner.method.tensors["label_counts"].tolist() == counts.tolist()
+    assert learner.method.inference.tensors["label_counts"].tolist() == counts.tolist()
     x = class_stream(11)[-1][0]
     raw, corrected = plain.scores(x), learner.scores(x)
     torch.testing.assert_close(corrected, raw - 0.5 * (counts / counts.sum()).log())
@@ -427,7 +427,7 @@ def test_er_posthoc_counts_can_fade_and_a_class_never_counts_less_than_a_row():
     x, _ = blobs(4)
     learner.learn(x, [0, 0, 0, 1])
     learner.learn(x, [1, 1, 2, 2])
-    assert learner.method.tensors["label_counts"].tolist() == [1.5, 2.5, 2.0]
+    assert learner.method.inference.tensors["label_counts"].tolist() == [1.5, 2.5, 2.0]
     for _ in range(60):
         learner.learn(x, [2, 2, 2, 2])
     scores = learner.scores(x)

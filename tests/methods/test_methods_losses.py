@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import EXACT, Group, assert_value, by_tasks, step_of
+from method_samples import EXACT, Group, assert_value, by_tasks, fixed_teacher, step_of
 from torch import nn
 
 from evenstream import Learner
@@ -153,8 +153,7 @@ def in_second_task(spec="ss-il:groups=task"):
 
 
 def give_teacher(method, logits):
-    method.modules["teacher"] = lambda x: logits
-    method.tensors["known"] = torch.tensor(logits.shape[1])
+    method.teacher = fixed_teacher(logits)
 
 
 def test_ss_il_worked_total():
@@ -180,9 +179,8 @@ def test_ss_il_worked_parts_without_tasks():
 def test_ss_il_distils_only_what_the_teacher_knows():
     method = make_method("ss-il")
     logits = torch.randn(2, 4)
-    give_teacher(method, torch.randn(2, 4))
     for known, absent in ((1, [True, True, False, False]), (4, [False, True, False, False])):
-        method.tensors["known"] = torch.tensor(known)
+        give_teacher(method, torch.randn(2, known))
         assert_value(method.distillation(logits, logits, [torch.tensor(absent)]), 0.0)
 
 
@@ -217,7 +215,7 @@ def teachers(learner, stream):
     seen = []
     for x, labels in stream:
         learner.learn(x, labels)
-        teacher = learner.method.modules.get("teacher")
+        teacher = learner.method.teacher.network
         seen.append(teacher and {k: v.clone() for k, v in teacher.state_dict().items()})
     return seen
 
@@ -233,7 +231,7 @@ def test_ss_il_original_form_renews_its_teacher_at_task_ends():
     by_tasks(learner, class_stream(8), tasks=2)
     assert learner.method.tensors["first_task"].tolist() == [0, 0, 1, 1]
     learner.start_task()
-    after = learner.method.modules["teacher"].state_dict()
+    after = learner.method.teacher.network.state_dict()
     assert same(dict(after), parameters(learner))
     for seen in teachers(learner, class_stream(3)):
         assert same(seen, dict(after))

@@ -33,7 +33,7 @@ def test_mro_never_looks_at_the_incoming_images():
     assert one.learn(*second).rows == 4
     other.learn(second[0] + 100, second[1])
     assert same(parameters(one), parameters(other)) and not same(parameters(one), untrained)
-    with pytest.raises(InputError, match="trains only from memory"):
+    with pytest.raises(InputError, match="cannot do without a memory"):
         small("mro", memory=0)
 
 

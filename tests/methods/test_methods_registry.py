@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.methods import METHODS, Method, make_method, method_names, register
 from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.methods.base import ALIASES
 from evenstream.slots.criteria import LogitAdjustedSoftmax
 from evenstream.slots.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
 
@@ -47,9 +48,10 @@ def test_the_methods_of_this_version_are_there():
         method_names()
     )
     for name in method_names():
-        method = make_method(name)
-        assert method.spec == name and method.name == name.removesuffix("-las")
-        assert (method.adjustment is not None) == name.endswith("-las")
+        method, full_name = make_method(name), ALIASES.get(name, name)
+        assert method.spec == full_name and method.name == full_name.removesuffix("-las")
+        has_las = full_name.endswith("-las") or name == "pcr"
+        assert (method.adjustment is not None) == has_las
         assert method.citation and method.cost and type(method).__doc__
 
 
@@ -114,7 +116,7 @@ def test_options_of_a_method_and_its_adjustment(registered):
         ("opt:alpha", "alpha=..."),
         ("opt:tau=1", "tau is an option of opt-las"),
         ("opt-las:beta=1", "alpha.*tau"),
-        ("er:beta=1", "none"),
+        ("er:beta=1", "head, head_scale"),
     ],
 )
 def test_bad_options(registered, spec, message):

@@ -11,9 +11,10 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError
-from evenstream.learner.classifier import Classifier, GrowingHead
+from evenstream.learner.classifier import Classifier
+from evenstream.learner.heads import GrowingHead
 from evenstream.learner.memory import X, Y
-from evenstream.methods import TaskData, make_method
+from evenstream.methods import make_method
 from evenstream.methods.mir import MaximallyInterfered
 from evenstream.methods.ocs import cosines, selection_scores
 from evenstream.methods.parts.per_sample import (
@@ -113,20 +114,21 @@ def test_mir_can_fill_its_memory_at_task_ends():
     learner = small("mir:update_at_task_end=true", memory=6)
     assert learner.needs == {"boundaries", "second_pass"}
     x, labels = map(np.concatenate, zip(*class_stream(4, classes=2), strict=True))
-    learner.start_task()
+    data = x, list(labels)
+    learner.start_task(data=data)
     feed(learner, class_stream(4, classes=2))
     assert len(learner.memory) == 0
     before = learner.fingerprint()
-    with pytest.raises(InputError, match="needs the task's data"):
+    with pytest.raises(InputError, match="pass all of it"):
         learner.end_task()
     assert learner.fingerprint() == before
-    y = torch.tensor([learner.labels.index(label) for label in labels])
-    learner.end_task(TaskData(torch.from_numpy(x), y))
+    y = torch.tensor([learner.labels.index(label) for label in data[1]])
+    learner.end_task(data)
     assert len(learner.memory) == 6 and learner.memory.seen == 16
     rows = {tuple(row.tolist()): int(label) for row, label in zip(x, y, strict=True)}
     for row, label in zip(learner.memory.field(X), learner.memory.field(Y), strict=True):
         assert rows[tuple(row.tolist())] == label
-    learner.start_task()
+    learner.start_task(data=data)
     assert learner.learn(*class_stream(1)[0]).rows == 4 + 4
     assert learner.memory.seen == 16
 

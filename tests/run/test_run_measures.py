@@ -176,8 +176,8 @@ def damaged(monkeypatch):
         stream = real_open(*arguments, **options)
         real_batches, real_test = stream.batches, stream.test_batches
 
-        def batches(task, batch, start=0):
-            for number, found in enumerate(real_batches(task, batch, start), start):
+        def batches(task, batch, start=0, **options):
+            for number, found in enumerate(real_batches(task, batch, start, **options), start):
                 names = [f"{task}-{number}-{i}.jpg: cut" for i in range(len(found.labels))]
                 yield Batch(found.x[:0], [], tuple(names)) if number % 4 == 0 else found
 
@@ -308,7 +308,7 @@ def test_each_session_is_on_record(table, tmp_path, monkeypatch):
         assert json.loads(path.read_text()) == second
 
 
-OLD = ("batch_schedule", "eval_every", "eval_images", "eval_future", "corrupt", "weights")
+OLD = ("batch_schedule", "corrupt", "epochs", "eval_", "weights")
 
 
 def test_run_of_an_older_version(table, tmp_path):

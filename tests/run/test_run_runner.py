@@ -189,10 +189,12 @@ def hide_boundaries(monkeypatch):
 
 def test_needs_are_checked_against_the_stream(table, tmp_path, with_needs, monkeypatch):
     with_needs("second_pass")
-    with pytest.raises(InputError, match="needy passes twice"):
-        start_run(small_config(table, "needy"), tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "MOST_TASK_BYTES", 100)
+        with pytest.raises(InputError, match="needy looks at a whole task's data at once"):
+            start_run(small_config(table, "needy"), tmp_path / "run")
     with_needs("memory")
-    with pytest.raises(InputError, match="needy trains only from memory"):
+    with pytest.raises(InputError, match="needy cannot do without a memory"):
         start_run(small_config(table, "needy", memory=0), tmp_path / "run")
     with_needs("boundaries")
     hide_boundaries(monkeypatch)
@@ -375,7 +377,7 @@ def test_crash_at_each_checkpoint(number, moment, whole, tmp_path, monkeypatch):
 def test_resume_before_the_first_checkpoint_starts_over(whole, tmp_path, monkeypatch):
     config, expected = whole("table")
     with monkeypatch.context() as patch:
-        patch.setattr(Learner, "end_task", lambda learner: (_ for _ in ()).throw(Crash()))
+        patch.setattr(Learner, "end_task", lambda *arguments: (_ for _ in ()).throw(Crash()))
         patch.setattr(runner, "write_checkpoint", lambda *arguments: None)
         with pytest.raises(Crash):
             start_run(config, tmp_path / "run")

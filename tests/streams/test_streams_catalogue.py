@@ -156,7 +156,11 @@ def test_bad_options(spec, message, loaded):
 
 def test_flags_that_a_scenario_does_not_have():
     for name, flags, message in (
-        ("d-digits", {"tasks": 2}, "d-digits takes no --tasks; its options are: boundaries, by"),
+        (
+            "d-digits",
+            {"tasks": 2},
+            "d-digits takes no --tasks; its options are: boundaries, fraction, by",
+        ),
         ("d-digits", {"class_order": "seed"}, "takes no --class-order"),
         ("c-inaturalist", {"tasks": 2}, "takes no --tasks"),
         ("c-digits:tasks=5", {"tasks": 2}, "--tasks 2 contradict each other"),

@@ -47,18 +47,27 @@ def methods(name: OptionalName = None) -> int:
 
     from evenstream.methods import METHODS, make_method
     from evenstream.methods.adjustment import LogitAdjustment
+    from evenstream.methods.base import ALIASES
+    from evenstream.slots.inference import RULES
 
     console = Console()
     if name is None:
         for key in sorted(METHODS):
             method = make_method(key)
             forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
+            forms += [alias for alias, meant in ALIASES.items() if meant in forms]
             console.print(f"[bold]{', '.join(forms)}[/bold]", highlight=False)
             _print_facts(console, [("idea", _first_line(type(method))), *_facts(method)])
+        table = Table("inference rule", "what it does", "options")
+        for key in sorted(RULES):
+            options = ", ".join(field.name for field in dataclasses.fields(RULES[key]))
+            table.add_row(f"@{key}", _first_line(RULES[key]), options)
+        console.print(table)
         console.print(
             "-las: the same method with Logit Adjusted Softmax in place of cross-entropy.\n"
+            "@RULE: the same method with another way to predict: er-las@ncm.\n"
             f"Cost: {_COST}.\n"
-            "Write options behind a colon: er-las:tau=2,window=5. "
+            "Write options behind a colon: er-las:tau=2,window=5@ema:decay=0.999. "
             "`evenstream methods NAME` lists them.",
             highlight=False,
         )
@@ -71,16 +80,20 @@ def methods(name: OptionalName = None) -> int:
     if method.why_not_las is not None:
         facts.append(("no -las", method.why_not_las))
     _print_facts(console, facts)
-    targets: list[Any] = [method] + ([method.adjustment] if method.adjustment else [])
-    rows = [row for target in targets for row in _options(target)]
+    targets: list[Any] = [method, method.head]
+    if method.adjustment:
+        targets.insert(1, method.adjustment)
+    if "@" in method.spec:
+        targets.append(method.inference)
     table = Table("option", "value", "meaning")
-    for option, value, meaning in rows:
-        table.add_row(option, value, " ".join(meaning.split()))
-    if rows:
-        console.print(table)
-    elif method.why_not_las is None:
+    for target in targets:
+        for option, value, meaning in _options(target):
+            shown = f"@{option}" if target is method.inference else option
+            table.add_row(shown, value, " ".join(meaning.split()))
+    console.print(table)
+    if method.adjustment is None and method.why_not_las is None:
         known = ", ".join(field.name for field in dataclasses.fields(LogitAdjustment))
-        console.print(f"  no options; {method.name}-las has {known}", highlight=False)
+        console.print(f"  {method.name}-las has {known} as well", highlight=False)
     console.print(f"Cost: {_COST}.", highlight=False)
     return 0
 
@@ -161,13 +174,14 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
 
 def _facts(method: Method) -> list[tuple[str, str]]:
     """What a method is made of, needs and costs, and where it comes from."""
-    prior = frozenset() if method.adjustment is None else method.adjustment.build(seed=0).needs
     slots = [f"retrieve: {_words(method.retrieval)}", f"update: {_words(method.update)}"]
     if not method.uses_memory:
         slots = ["no memory"]
+    if method.teacher:
+        slots.append(f"distil from: {_words(method.teacher)}")
     return [
         ("slots", "; ".join([*slots, f"predict: {_words(method.inference)}"])),
-        ("needs", ", ".join(sorted(method.needs | prior)) or "nothing from the stream"),
+        ("needs", ", ".join(sorted(method.all_needs)) or "nothing from the stream"),
         ("cost", method.cost),
         ("paper", method.citation),
     ]

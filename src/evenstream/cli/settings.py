@@ -24,6 +24,12 @@ class Settings:
 
     stream: Annotated[str, tyro.conf.arg(metavar="STREAM")] = "c-digits"
     """A stream's name (see `evenstream streams`), or the path of a file or folder of data."""
+    protocol: Literal["online", "offline"] = "online"
+    """online: each sample is seen once. offline: 50 epochs a task and a memory of 100."""
+    epochs: Annotated[
+        int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 1, offline 50)")
+    ] = None
+    """Passes over each task's data."""
     memory: StreamInt = None
     """Samples kept for replay; 0 means none."""
     seed: int = 0
@@ -42,7 +48,7 @@ class Settings:
     ] = None
     """Weights that the network starts from: .safetensors, .pth or .pt, torchvision's names."""
     augment: StreamText = None
-    """none, or parts joined by +: crop, flip, resized-crop."""
+    """none, or parts joined by +: crop, flip, resized-crop, jitter, gray."""
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """Optimiser."""
     momentum: float = 0.0
@@ -64,6 +70,12 @@ class Settings:
         tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: 0.2 if it has none)"),
     ] = None
     """Part of data without a test set that is kept for testing."""
+    inference: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="RULE", help_behavior_hint="(default: the method's own)"),
+    ] = None
+    """How to predict: argmax, ncm, ema, ... (see `evenstream methods`); for methods named without
+    one: er@ncm is er with it."""
     batch_schedule: Literal["constant", "increase", "decrease", "random"] = "constant"
     """How the batch size changes from task to task; --batch is the largest."""
     corrupt: Literal["stop", "skip"] = "stop"
@@ -97,11 +109,26 @@ class Settings:
             corrupt=self.corrupt,
         )
 
+    def named(self, method: str) -> str:
+        """The method with the inference rule of these flags, unless it has one; refuses bad names.
+
+        A wrong name is said before any data is loaded.
+        """
+        from evenstream.methods import make_method
+
+        if self.inference is not None and "@" not in method:
+            method = f"{method}@{self.inference}"
+        make_method(method)
+        return method
+
     def resolve(self, method: str, protocol: Protocol) -> RunConfig:
         """The full configuration of a run: the stream's protocol under these flags."""
         from evenstream.run.config import RunConfig
 
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["inference"]  # it is in the method's name
+        if values.pop("protocol") == "offline":
+            protocol = protocol.offline()
         for field in fields(protocol):
             if values[field.name] is None:
                 values[field.name] = getattr(protocol, field.name)
@@ -114,13 +141,11 @@ class Settings:
         return RunConfig(method=method, **values)
 
     def _weights(self) -> dict[str, str]:
-        """The file's path in full, and what is in it, so that a run can be made again."""
         if self.weights is None:
             return {"weights": "", "weights_sha256": ""}
-        from evenstream.networks.weights import file_digest
+        from evenstream.run.initial_weights import identified
 
-        path = self.weights.expanduser().absolute()
-        return {"weights": str(path), "weights_sha256": file_digest(path)}
+        return identified(self.weights)
 
     def _stream_name(self) -> str:
         """A path in full, so that a run can be resumed from anywhere."""

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from evenstream import networks
 from evenstream.augment import Preprocess
 from evenstream.errors import InputError
-from evenstream.learner.classifier import Classifier, GrowingHead, evaluation_mode
+from evenstream.learner.classifier import Classifier, evaluation_mode
+from evenstream.learner.heads import Head
 from evenstream.learner.options import DTYPES, Options
 from evenstream.learner.randomness import derive_seed
 from evenstream.networks.weights import load_weights
@@ -21,6 +22,7 @@ def build_classifier(
     raw: Tensor,
     preprocess: Preprocess,
     options: Options,
+    head: Head,
     weights: Path | None,
 ) -> Classifier:
     """A named network, or the user's module, with a growing head on its features.
@@ -40,8 +42,8 @@ def build_classifier(
     if sample.ndim == 4:
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
-    head = GrowingHead(_feature_size(backbone, sample), options.seed, options.head_size)
-    return Classifier(backbone, head.to(raw.device), DTYPES[options.dtype]).train()
+    rows = head.build(_feature_size(backbone, sample), options.seed, options.head_size)
+    return Classifier(backbone, rows.to(raw.device), DTYPES[options.dtype]).train()
 
 
 def _feature_size(backbone: nn.Module, sample: Tensor) -> int:

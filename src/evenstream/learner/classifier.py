@@ -1,62 +1,15 @@
-"""The classifier a learner trains: a feature extractor and a linear head that grows."""
+"""The classifier a learner trains: a feature extractor and a head that grows."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evenstream.learner.randomness import make_generator
-
-
-class GrowingHead(nn.Module):
-    """A linear layer whose rows appear as classes arrive.
-
-    Row c is drawn with `nn.Linear`'s default law from a generator keyed by (seed, c), so it does
-    not matter when the row was made: a head allocated in advance has the same weights.
-    """
-
-    def __init__(self, in_features: int, seed: int, size: int = 0) -> None:
-        super().__init__()
-        self.in_features, self.seed = in_features, seed
-        self.weight = nn.Parameter(torch.zeros(0, in_features))
-        self.bias = nn.Parameter(torch.zeros(0))
-        self.grow(size)
-
-    @property
-    def out_features(self) -> int:
-        """Rows allocated so far."""
-        return self.weight.shape[0]
-
-    def grow(self, size: int) -> None:
-        """Append rows until there are `size`; old rows keep their values."""
-        if size <= self.out_features:
-            return
-        bound = 1 / math.sqrt(self.in_features)
-        new = torch.empty(size - self.out_features, self.in_features + 1)
-        for row, index in zip(new, range(self.out_features, size), strict=True):
-            row.uniform_(-bound, bound, generator=make_generator(self.seed, "head", index))
-        new = new.to(self.weight)
-        self.weight = nn.Parameter(torch.cat([self.weight.detach(), new[:, :-1]]))
-        self.bias = nn.Parameter(torch.cat([self.bias.detach(), new[:, -1]]))
-
-    def forward(self, features: Tensor, width: int | None = None) -> Tensor:
-        """Logits of the first `width` classes (all rows by default)."""
-        return F.linear(features, self.weight[:width], self.bias[:width])
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        saved = state_dict.get(prefix + "weight")
-        if saved is not None and saved.shape[0] != self.out_features:
-            trained = self.weight.requires_grad  # a teacher's is not
-            self.weight = nn.Parameter(self.weight.new_zeros(saved.shape), trained)
-            self.bias = nn.Parameter(self.bias.new_zeros(saved.shape[0]), trained)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+from evenstream.learner.heads import GrowingHead
 
 
 class Classifier(nn.Module):

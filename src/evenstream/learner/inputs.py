@@ -24,6 +24,10 @@ class InputKind:
         """The kind of the rows of a checked batch."""
         return cls(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
 
+    def example(self) -> Tensor:
+        """A batch of one row of zeros."""
+        return torch.zeros((1, *self.shape), dtype=getattr(torch, self.dtype))
+
 
 def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     """A private copy of the batch on the CPU, uint8 or float32; refuses what cannot be learned."""

@@ -22,13 +22,14 @@ from evenstream.learner.labels import Label, LabelMap, plain_counts, plain_label
 from evenstream.learner.memory import Memory, X, Y
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
 from evenstream.learner.options import Options, resolve_device, resolve_dtype
+from evenstream.learner.part import Part, TaskData
 from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
 from evenstream.learner.prediction import deployment_prior, infer
 from evenstream.learner.randomness import Randomness
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step, StepResult
 from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
-from evenstream.methods import Method, TaskData, make_method
+from evenstream.methods import Method, make_method
 from evenstream.slots.criteria import CrossEntropy
 from evenstream.slots.inference import ArgMax
 from evenstream.slots.updates import Reservoir
@@ -47,7 +48,8 @@ class Learner:
     3
 
     Args:
-        method: `NAME[:key=value,...]`, as in "er-las:tau=2" (`evenstream methods` lists them).
+        method: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
+            (`evenstream methods` lists methods and inference rules).
         model: a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`) or any
             module that turns a batch of inputs into features; the classifier on top is added and
             grows by itself.
@@ -62,7 +64,8 @@ class Learner:
         seed: everything random derives from it.
         device: where the network and the memory live.
         dtype: "float32", "bfloat16" (autocast) or "auto": bfloat16 on CPUs with AMX.
-        augment: "none", or parts joined by "+": crop, flip, resized-crop (see `augment.py`).
+        augment: "none", or parts joined by "+": crop, flip, resized-crop, jitter, gray (see
+            `evenstream.augment.PARTS`).
         mean: per channel, subtracted after scaling uint8 to 0..1.
         std: per channel, divided by.
         accumulate: gather rows until there are this many, then make one step with them.
@@ -117,7 +120,7 @@ class Learner:
         self.method = make_method(method) if isinstance(method, str) else method
         if "memory" in self.method.needs and memory == 0:
             raise InputError(
-                f"{self.method.name} trains only from memory, so memory=0 would learn nothing; "
+                f"{self.method.name} cannot do without a memory, and memory=0 leaves it none; "
                 "give it room for some samples"
             )
         if isinstance(model, str) and model not in networks.NETWORKS:
@@ -158,9 +161,15 @@ class Learner:
         return list(self.label_map)
 
     @property
+    def parts(self) -> list[Part]:
+        """Everything with hooks and state of its own: the method, its rule, its teacher."""
+        method = self.method
+        return [method, method.inference, *([method.teacher] if method.teacher else [])]
+
+    @property
     def needs(self) -> frozenset[str]:
-        """What the stream must provide for this method and criterion."""
-        return self.method.needs | self.criterion.needs
+        """What the stream must provide for this method and what it is composed of."""
+        return self.method.all_needs
 
     def learn(self, x: Any, labels: Any) -> StepResult:
         """Make one step with a batch of inputs and their labels.
@@ -168,10 +177,7 @@ class Learner:
         The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
         finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
         """
-        raw = check_inputs(x, self.input_kind)
-        values = plain_labels(labels)
-        if len(values) != len(raw):
-            raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
+        raw, values = self._check_batch(x, labels)
         self._check_boundaries()
         with all_or_nothing(self):
             if self.network is None:
@@ -217,28 +223,45 @@ class Learner:
         return self.scores(x, priors).softmax(1).numpy()
 
     def start_task(
-        self, label_counts: Mapping[Any, int] | None = None, data: TaskData | None = None
-    ) -> Tensor | None:
+        self,
+        label_counts: Mapping[Any, int] | None = None,
+        data: tuple[Any, Any] | None = None,
+    ) -> list[int]:
         """Say that a task begins, for methods that use boundaries.
 
         `label_counts` (how often each label will occur) is an oracle that only ablations need.
-        Protocols that show the task's `data` get back which rows to train on; None means all.
+        `data` is all of the task's inputs and labels, for methods that look at them more than
+        once; such a method may hold some out. Returns the positions that must not be trained on.
         """
         if self.in_task:
             raise InputError("start_task was called inside a task; call end_task first")
         counts = None if label_counts is None else plain_counts(label_counts)
         if counts is None and "label_counts" in self.needs:
             raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
+        rows = self._check_task_data(data)
         with all_or_nothing(self):
             self.task, self.in_task, self.task_counts = self.task + 1, True, counts
-            return self.method.on_task_start(self, data)
+            shown = None if rows is None else self._show(*rows)
+            held_out, *_ = [part.on_task_start(self, shown) for part in self.parts]
+            self._begin_epoch()
+        return list(held_out or ())
 
-    def end_task(self, data: TaskData | None = None) -> None:
-        """Say that the current task is over."""
+    def start_epoch(self) -> None:
+        """Say that one more pass over the task's data begins; `start_task` begins the first."""
+        if not self.in_task:
+            raise InputError("start_epoch was called outside a task; call start_task first")
+        with all_or_nothing(self):
+            self._begin_epoch()
+
+    def end_task(self, data: tuple[Any, Any] | None = None) -> None:
+        """Say that the current task is over; `data` as in `start_task`."""
         if not self.in_task:
             raise InputError("end_task was called outside a task; call start_task first")
+        rows = self._check_task_data(data)
         with all_or_nothing(self):
-            self.method.on_task_end(self, data)
+            shown = None if rows is None else self._show(*rows)
+            for part in self.parts:
+                part.on_task_end(self, shown)
             self.in_task = False
 
     def save(self, path: str | Path) -> Path:
@@ -301,6 +324,13 @@ class Learner:
 
     # ---- one step ----------------------------------------------------------------------------
 
+    def _check_batch(self, x: Any, labels: Any) -> tuple[Tensor, list[Label]]:
+        raw = check_inputs(x, self.input_kind)
+        values = plain_labels(labels)
+        if len(values) != len(raw):
+            raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
+        return raw, values
+
     def _learn_pending(self) -> StepResult:
         raw = torch.cat([rows for rows, _ in self.pending])
         values = [label for _, labels in self.pending for label in labels]
@@ -310,11 +340,9 @@ class Learner:
     def _learn_batch(self, raw: Tensor, values: list[Label]) -> StepResult:
         """Algorithm 2: retrieve, count, forward, backward, update the memory. In that order."""
         known = len(self.label_map)
-        y = torch.tensor(self.label_map.add(values), device=self.device)
+        y = self._add_labels(values)
         raw = raw.to(self.device)
         assert self.network is not None
-        if len(self.label_map) > known:
-            self._grow(known)
         incoming = Rows(raw, y, self.preprocess, self.randomness.augment)
         step = self._make_step(self.network, incoming, known)
         if self.method.memory_first:
@@ -328,6 +356,8 @@ class Learner:
         self.method.after_step(step)
         if not self.method.memory_first:
             self._store(step)
+        for part in self.parts[1:]:
+            part.after_step(step)
         self.step += 1
         return StepResult(
             step=self.step,
@@ -419,7 +449,7 @@ class Learner:
         """The optimiser and the trainable parameters of a named group."""
         assert self.network is not None and self.optimizer is not None
         if name == "head":
-            return self.optimizer, list(self.network.head.parameters())
+            return self.optimizer, [p for p in self.network.head.parameters() if p.requires_grad]
         if name != "network" and name not in self.method.optimizers:
             raise UnknownName("group", name, ["network", "head", *self.method.optimizers])
         optimizer = self.optimizer if name == "network" else self.method.optimizers[name]
@@ -446,12 +476,15 @@ class Learner:
             values[name] = kept[placed.rows]
         self.memory.put(placed.slots, values)
 
-    def _prequential_accuracy(self, step: Step) -> float:
+    def _prequential_accuracy(self, step: Step) -> float | None:
         """Accuracy on the incoming rows by the model before the update."""
+        rule = self.method.inference
+        if not rule.asked_each_step:
+            return None
         if step.known == 0:
             return 0.0
-        scores = step.incoming_logits
-        if scores is None or not isinstance(self.method.inference, ArgMax):
+        scores = step.logits_of(step.incoming)
+        if scores is None or not isinstance(rule, ArgMax):
             scores = infer(self, step.network, step.incoming.raw)
         right = scores[:, : step.known].argmax(1) == step.incoming.y
         return float(right.float().mean())
@@ -475,6 +508,30 @@ class Learner:
         if "label_counts" in self.needs and self.task_counts is None:
             raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
 
+    # ---- tasks -------------------------------------------------------------------------------
+
+    def _begin_epoch(self) -> None:
+        for part in self.parts:
+            part.on_epoch_start(self)
+
+    def _check_task_data(self, data: tuple[Any, Any] | None) -> tuple[Tensor, list[Label]] | None:
+        """A task's data as learn() would take it."""
+        if data is None:
+            if "second_pass" in self.needs:
+                raise InputError(
+                    f"{self.method.spec} looks at a task's data more than once: pass all of it as "
+                    "start_task(data=(x, labels)) and end_task(data=(x, labels))"
+                )
+            return None
+        return self._check_batch(*data)
+
+    def _show(self, raw: Tensor, values: list[Label]) -> TaskData:
+        """A task's data for the hooks, its labels in the head."""
+        raw = raw.to(self.device)
+        if self.network is None:
+            self.build(raw)
+        return TaskData(raw, self._add_labels(values))
+
     # ---- building and growing ----------------------------------------------------------------
 
     def _make_criterion(self) -> CrossEntropy:
@@ -488,7 +545,9 @@ class Learner:
 
     def build(self, raw: Tensor) -> Classifier:
         """Make the network for the first batch: its shape was not known before."""
-        network = build_classifier(self.model, raw, self.preprocess, self.options, self.weights)
+        network = build_classifier(
+            self.model, raw, self.preprocess, self.options, self.method.head, self.weights
+        )
         self.optimizer = make_optimizer(
             self.options.optimizer,
             network.parameters(),
@@ -497,17 +556,24 @@ class Learner:
             weight_decay=self.options.weight_decay,
         )
         self.network, self.input_kind = network, InputKind.of(raw)
-        self.method.on_setup(self)
+        for part in self.parts:
+            part.on_setup(self)
         return network
 
-    def _grow(self, known: int) -> None:
-        """Give new classes a row in the head; old rows and the optimiser's state stay."""
+    def _add_labels(self, values: list[Label]) -> Tensor:
+        """Class indices of labels; new ones get a row in the head, all else stays."""
+        known = len(self.label_map)
+        y = torch.tensor(self.label_map.add(values), device=self.device)
         n_classes = len(self.label_map)
+        if n_classes == known:
+            return y
         assert self.network is not None and self.optimizer is not None
         if n_classes > self.network.head.out_features:
             self.undo["head"] = undo_growth(self.network.head, self.optimizer)
         self.grow_head(n_classes)
-        self.method.on_new_classes(self, known)
+        for part in self.parts:
+            part.on_new_classes(self, known)
+        return y
 
     def grow_head(self, rows: int) -> None:
         """Let the head have at least `rows` rows and the softmax the classes seen so far."""

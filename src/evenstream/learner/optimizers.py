@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,6 +32,19 @@ def make_optimizer(
     if name == "adamw":
         return torch.optim.AdamW(parameters, lr, weight_decay=weight_decay)
     raise UnknownName("optimizer", name, OPTIMIZERS)
+
+
+@contextmanager
+def learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> Iterator[None]:
+    """Another learning rate for a while; the optimiser's own is back even if a step is refused."""
+    before = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    try:
+        yield
+    finally:
+        for group, own in zip(optimizer.param_groups, before, strict=True):
+            group["lr"] = own
 
 
 def replace_parameter(

@@ -46,7 +46,7 @@ def learner_state(learner: Learner) -> dict[str, Any]:
         "memory": learner.memory.state(),
         "criterion": learner.criterion.state(),
         "randomness": learner.randomness.state(),
-        "method_state": learner.method.state(),
+        "parts": [part.state() for part in learner.parts],
         "pending": pending,
     }
 
@@ -66,7 +66,8 @@ def load_learner_state(learner: Learner, state: dict[str, Any]) -> None:
         _load_network(learner, state)
     learner.memory.load_state(state["memory"])
     learner.criterion.load_state(state["criterion"])
-    learner.method.load_state(state["method_state"], learner)
+    for part, saved in zip(learner.parts, state["parts"], strict=True):
+        part.load_state(saved, learner)
     learner.randomness.load_state(state["randomness"])
     if state["pending"] is not None:
         labels = [label_from_json(label) for label in state["pending"]["labels"]]
@@ -75,10 +76,8 @@ def load_learner_state(learner: Learner, state: dict[str, Any]) -> None:
 
 def _load_network(learner: Learner, state: dict[str, Any]) -> None:
     assert learner.input_kind is not None
-    kind = learner.input_kind
-    sample = torch.zeros((1, *kind.shape), dtype=getattr(torch, kind.dtype))
     with learner.randomness.owned_global():
-        network = learner.build(sample.to(learner.device))
+        network = learner.build(learner.input_kind.example().to(learner.device))
     learner.grow_head(len(state["network"]["head.weight"]))
     network.load_state_dict(state["network"])
     assert learner.optimizer is not None

@@ -11,24 +11,18 @@ from torch import Tensor
 from evenstream.errors import InputError
 from evenstream.learner.classifier import Classifier, evaluation_mode
 from evenstream.learner.labels import plain_labels
-from evenstream.slots.inference import Model, Outputs
+from evenstream.learner.outputs import Model, outputs
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
 
-PREDICT_BATCH = 256
-
 
 def infer(learner: Learner, network: Classifier, raw: Tensor) -> Tensor:
     """Scores of the seen classes by the method's inference rule, in eval mode, in batches."""
-    rule, n_classes, parts = learner.method.inference, len(learner.label_map), []
+    rule = learner.method.inference
     with evaluation_mode(network):
         prepared = rule.prepare(Model(network, learner.memory, learner.preprocess))
-        for part in torch.split(raw, PREDICT_BATCH):
-            x = learner.preprocess.plain(part.to(learner.device))
-            features = network.features(x)
-            outputs = Outputs(x, features, network.logits(features)[:, :n_classes])
-            parts.append(rule.scores(outputs, prepared).float())
+        parts = [rule.scores(out, prepared).float() for out in outputs(learner, network, raw)]
     return torch.cat(parts)
 
 
@@ -42,6 +36,8 @@ def deployment_prior(learner: Learner, priors: Mapping[Any, float]) -> Tensor:
     reason = learner.criterion.why_not_prior_free
     if reason is None and not method.logits_follow_criterion:
         reason = "another loss term shapes its logits beside the adjusted one"
+    if reason is None and not method.inference.gives_logits:
+        reason = f"its scores by the rule {method.inference.name} are not logits"
     if reason is not None:
         raise InputError(f"priors cannot be used with {method.spec}: {reason}")
     if not isinstance(priors, Mapping):

@@ -26,7 +26,7 @@ class StepResult:
     step: int
     """Steps made so far, this one included."""
     loss: float | None
-    """The training loss; None if no update was made."""
+    """The training loss; None if the network was not updated."""
     accuracy: float | None
     """Share of the incoming rows that the model got right before the update (prequential), with
     the classes known before this batch, on the view it trained on; None while gathering."""
@@ -84,7 +84,7 @@ class Step:
         self.placed: Placement | None = None
         self.remembered: dict[str, Tensor] = {}
         self.notes: dict[str, Any] = {}
-        self.incoming_logits: Tensor | None = None
+        self._logits: dict[int, Tensor] = {}
         self._joint: Tensor | None = None
 
     def retrieve(self, count: int | None = None) -> Rows:
@@ -122,10 +122,17 @@ class Step:
         """Features and logits in train mode, with gradients."""
         features = self.network.features(x)
         logits = self.network.logits(features)
-        joint = x is self._joint and self.groups[0] is self.incoming
-        if joint or x is self.incoming.made:
-            self.incoming_logits = logits[: len(self.incoming)].detach()
+        if x is self._joint:
+            parts = torch.split(logits.detach(), [len(group) for group in self.groups])
+            self._logits.update(zip(map(id, self.groups), parts, strict=True))
+        for rows in (self.incoming, *self.groups):
+            if x is rows.made:
+                self._logits[id(rows)] = logits.detach()
         return features, logits
+
+    def logits_of(self, rows: Rows) -> Tensor | None:
+        """The logits that a group of this step's rows had in the forward of its view, if any."""
+        return self._logits.get(id(rows))
 
     def ce(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The method's cross-entropy term: plain, or logit adjusted for its `-las` form."""

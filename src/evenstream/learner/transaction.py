@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from evenstream.learner.classifier import GrowingHead
+from evenstream.learner.heads import GrowingHead
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
@@ -27,15 +27,16 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
     step that succeeds pays next to nothing.
     """
     network, optimizer, kind = learner.network, learner.optimizer, learner.input_kind
-    method = learner.method
+    parts = learner.parts
     module = network if network is not None else learner.model
-    modules = [m for m in (module, *method.modules.values()) if isinstance(m, nn.Module)]
+    own_modules = [m for part in parts for m in part.modules.values()]
+    modules = [m for m in (module, *own_modules) if isinstance(m, nn.Module)]
     buffers = [{name: b.clone() for name, b in m.named_buffers()} for m in modules]
     width = None if network is None else network.width
     n_labels, step, pending = len(learner.label_map), learner.step, learner.pending
     task = learner.task, learner.in_task, learner.task_counts
     generators, seen = learner.randomness.state(), learner.memory.seen
-    own = dict(method.tensors), dict(method.modules), dict(method.optimizers)
+    own = [(dict(p.tensors), dict(p.modules), dict(p.optimizers)) for p in parts]
     learner.undo = {}
     learner.memory.begin()
     try:
@@ -55,7 +56,8 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
         learner.step, learner.pending = step, pending
         learner.task, learner.in_task, learner.task_counts = task
         learner.randomness.load_state(generators)
-        method.tensors, method.modules, method.optimizers = own
+        for part, before_step in zip(parts, own, strict=True):
+            part.tensors, part.modules, part.optimizers = before_step
         raise
     else:
         learner.memory.commit()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evenstream.bounds import Positive
 from evenstream.learner.classifier import evaluation_mode
 from evenstream.learner.memory import Y
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.bounds import Positive
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.shapley import knn_shapley

@@ -7,26 +7,25 @@ it trains on and stores, for what happens after the step and at task boundaries,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from evenstream.bounds import check_bounds
 from evenstream.errors import InputError, UnknownName
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
+from evenstream.learner.heads import Head
+from evenstream.learner.part import Part
 from evenstream.learner.rows import Rows
 from evenstream.methods.adjustment import LogitAdjustment
-from evenstream.methods.bounds import check_bounds
 from evenstream.options_text import option_types, read_options, write_options
-from evenstream.slots.inference import ArgMax, InferenceRule
+from evenstream.slots.inference import ArgMax, InferenceRule, make_rule
 from evenstream.slots.retrieval import Retrieval, Uniform
+from evenstream.slots.teachers import Teacher
 from evenstream.slots.updates import Reservoir, Update
 
 if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
     from evenstream.learner.step import Step
 
 Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
@@ -37,16 +36,8 @@ hooks get the task's data; `shuffled`, the stream arrives in random order."""
 M = TypeVar("M", bound="type[Method]")
 
 
-@dataclass(frozen=True)
-class TaskData:
-    """A task's training data, handed to task hooks only by protocols that may look twice."""
-
-    raw: Tensor
-    y: Tensor
-
-
 @dataclass
-class Method:
+class Method(Part):
     """Base of all methods. Typed fields of a subclass are its hyper-parameters."""
 
     name: ClassVar[str]
@@ -67,14 +58,14 @@ class Method:
     """Whether the logits are what the criterion makes them; False if another loss shapes them."""
 
     def __post_init__(self) -> None:
+        super().__init__()
         check_bounds(self)
-        self.adjustment: LogitAdjustment | None = None
+        self.adjustment: LogitAdjustment | None = self.make_adjustment()
+        self.head: Head = self.make_head()
         self.retrieval: Retrieval = self.make_retrieval()
         self.update: Update = self.make_update()
+        self.teacher: Teacher | None = self.make_teacher()
         self.inference: InferenceRule = self.make_inference()
-        self.modules: dict[str, nn.Module] = {}
-        self.optimizers: dict[str, torch.optim.Optimizer] = {}
-        self.tensors: dict[str, Tensor] = {}
 
     # ---- slots -------------------------------------------------------------------------------
 
@@ -86,9 +77,21 @@ class Method:
         """The memory's update rule (default: reservoir)."""
         return Reservoir()
 
+    def make_teacher(self) -> Teacher | None:
+        """The network to distil from (default: none)."""
+        return None
+
     def make_inference(self) -> InferenceRule:
         """The inference rule (default: argmax of the logits)."""
         return ArgMax()
+
+    def make_head(self) -> Head:
+        """The head on the features (default: linear)."""
+        return Head()
+
+    def make_adjustment(self) -> LogitAdjustment | None:
+        """The logit adjustment that the method has without `-las` (default: none)."""
+        return None
 
     # ---- the step ----------------------------------------------------------------------------
 
@@ -107,66 +110,29 @@ class Method:
         """Which incoming rows are offered to the memory (indices); None means all."""
         return None
 
-    def after_step(self, step: Step) -> None:
-        """After the update, before the memory takes in the batch (second steps, averages)."""
-
-    # ---- the stream --------------------------------------------------------------------------
-
-    def on_setup(self, learner: Learner) -> None:
-        """Once, when the network exists: make modules and optimisers of the method's own."""
-
-    def on_new_classes(self, learner: Learner, first: int) -> None:
-        """Classes `first`, `first + 1`, ... have just been added to the head."""
-
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> Tensor | None:
-        """A task begins; data only in protocols that may look ahead.
-
-        May return the rows of `data` to train on (the others are held out); None means all.
-        """
-        return None
-
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
-        """A task is over; data only in protocols that may look twice."""
-
-    # ---- the method's own state --------------------------------------------------------------
-
-    def rebuild_module(self, learner: Learner, name: str) -> nn.Module:
-        """An empty module to load a saved one into, if `on_setup` did not make it (teachers)."""
-        return learner.copy_network()
-
-    def state(self) -> dict[str, Any]:
-        """Modules, optimisers and tensors: saved and restored with the learner."""
-        return {
-            "modules": {name: dict(m.state_dict()) for name, m in self.modules.items()},
-            "widths": {n: m.width for n, m in self.modules.items() if isinstance(m, Classifier)},
-            "optimizers": {name: optimizer_state(o) for name, o in self.optimizers.items()},
-            "tensors": dict(self.tensors),
-        }
-
-    def load_state(self, state: dict[str, Any], learner: Learner) -> None:
-        """Put modules, optimisers and tensors back."""
-        for name, saved in state["modules"].items():
-            if name not in self.modules:
-                self.modules[name] = self.rebuild_module(learner, name)
-            self.modules[name].load_state_dict(saved)
-        for name, width in state.get("widths", {}).items():
-            self.modules[name].width = width
-        for name, saved in state["optimizers"].items():
-            load_optimizer_state(self.optimizers[name], saved)
-        self.tensors = {n: t.to(learner.device, copy=True) for n, t in state["tensors"].items()}
+    @property
+    def all_needs(self) -> frozenset[str]:
+        """What the stream must provide for the method, its criterion, rule and teacher."""
+        needs = self.needs | self.inference.needs
+        if self.adjustment is not None:
+            needs |= self.adjustment.build(seed=0).needs
+        return needs | self.teacher.needs if self.teacher else needs
 
     # ---- names -------------------------------------------------------------------------------
 
     @property
     def spec(self) -> str:
-        """How the method is written: NAME[:key=value,...] with everything that is not default."""
+        """How the method is written: NAME[:key=value,...][@RULE], all that is not default."""
         written = [write_options(self)]
         name = self.name
-        if self.adjustment is not None:
+        if self.adjustment is not None and self.adjustment != self.make_adjustment():
             name += "-las"
             written.append(write_options(self.adjustment))
+        written.append(write_options(self.head, self.make_head()))
         options = ",".join(filter(None, written))
-        return f"{name}:{options}" if options else name
+        rule = self.inference.spec
+        own = rule == self.make_inference().spec
+        return name + (f":{options}" if options else "") + ("" if own else f"@{rule}")
 
 
 METHODS: dict[str, type[Method]] = {}
@@ -185,25 +151,43 @@ def register(name: str) -> Callable[[M], M]:
     return add
 
 
+ALIASES = {"las": "fine-tune-las"}
+"""Other names of methods: the paper calls Logit Adjusted Softmax without memory LAS."""
+
+
 def method_names() -> list[str]:
-    """All names that `make_method` knows, `-las` forms included."""
+    """All names that `make_method` knows, `-las` forms and other names included."""
     plain = sorted(METHODS)
-    return plain + [f"{name}-las" for name in plain if METHODS[name]().why_not_las is None]
+    adjusted = [f"{name}-las" for name in plain if METHODS[name]().why_not_las is None]
+    return [*plain, *adjusted, *ALIASES]
 
 
 def make_method(spec: str) -> Method:
-    """Build a method from `NAME[:key=value,...]`, as in `er-las:tau=inf,window=5`."""
-    name, _, text = spec.partition(":")
+    """Build a method from `NAME[:key=value,...][@RULE]`, as in `er-las:tau=inf,window=5@ncm`.
+
+    Options are the method's own, those of its head, and with `-las` those of the adjustment.
+    """
+    written, at, rule = spec.partition("@")
+    name, _, text = written.partition(":")
+    name = ALIASES.get(name, name)
     adjusted = name not in METHODS and name.endswith("-las")
     cls = METHODS.get(name.removesuffix("-las") if adjusted else name)
     if cls is None:
         raise UnknownName("method", name, method_names())
-    own, las = option_types(cls), option_types(LogitAdjustment)
-    types = own | las if adjusted else own
+    own, las, head = option_types(cls), option_types(LogitAdjustment), option_types(Head)
+    types = own | las | head if adjusted else own | head
     values = read_options("method", name, text, types, dict.fromkeys(las, f"{name}-las"))
-    method = cls(**{key: values.pop(key) for key in own if key in values})
+    method = cls(**_taken(values, own))
+    method.head = replace(method.head, **_taken(values, head))
     if adjusted:
         if method.why_not_las is not None:
             raise InputError(f"{name} makes no sense: {method.why_not_las}")
         method.adjustment = LogitAdjustment(**values)
+    if at:
+        method.inference = make_rule(rule)
     return method
+
+
+def _taken(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Take the values of these names out."""
+    return {name: values.pop(name) for name in names if name in values}

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenstream.bounds import Positive, Share
 from evenstream.learner.classifier import evaluation_mode
 from evenstream.learner.memory import Y
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.bounds import Positive, Share
 from evenstream.methods.mro import MemoryOnly
 from evenstream.slots.updates import Placement, Update
 

@@ -9,10 +9,10 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenstream.bounds import Factor
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import Method, register
-from evenstream.methods.bounds import Factor
 
 
 @register("der++")

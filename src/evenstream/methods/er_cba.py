@@ -6,7 +6,7 @@ is chosen so that a head that was updated *through* the correction does well *wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evenstream.bounds import Factor, Positive
+from evenstream.learner.part import TaskData
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, Need, TaskData, register
-from evenstream.methods.bounds import Factor, Positive
+from evenstream.methods.base import Method, Need, register
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.slots.priors import pad_classes
 from evenstream.slots.retrieval import draw_distinct
@@ -144,9 +145,8 @@ class ERCBA(Method):
         with frozen_statistics(step.network, "train"), torch.no_grad():
             groups = [(step.network.features(r.x), r.y) for r in (*step.groups, fresh)]
         head, width = step.network.head, step.network.width
-        loss = outer_loss(
-            head.weight[:width], head.bias[:width], self.adaptor, groups[:2], groups[2], step.lr
-        )
+        weight, bias = head.weight[:width], head.bias[:width]
+        loss = outer_loss(weight, bias, self.adaptor, groups[:2], groups[2], step.lr, head.logits)
         step.optimise(loss, "adaptor")
 
 
@@ -157,6 +157,7 @@ def outer_loss(
     inner: Sequence[Labelled],
     outer: Labelled,
     lr: float,
+    head: Callable[[Tensor, Tensor, Tensor], Tensor] = F.linear,
 ) -> Tensor:
     """Loss of a virtually updated head, without correction, as a function of the adaptor.
 
@@ -166,9 +167,11 @@ def outer_loss(
     bias = bias.detach().requires_grad_()
     inner_loss = torch.zeros((), device=weight.device)
     for features, labels in inner:
-        logits = F.linear(features, weight, bias)
+        logits = head(features, weight, bias)
         inner_loss = inner_loss + F.cross_entropy(logits + adaptor(logits), labels)
-    step_weight, step_bias = torch.autograd.grad(inner_loss, (weight, bias), create_graph=True)
+    step_weight, step_bias = torch.autograd.grad(
+        inner_loss, (weight, bias), create_graph=True, materialize_grads=True
+    )
     features, labels = outer
-    logits = F.linear(features, weight - lr * step_weight, bias - lr * step_bias)
+    logits = head(features, weight - lr * step_weight, bias - lr * step_bias)
     return F.cross_entropy(logits, labels)

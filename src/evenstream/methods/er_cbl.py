@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenstream.bounds import Factor, Within
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.bounds import Factor, Within
 from evenstream.methods.er import ER
 
 

@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.learner.classifier import GrowingHead
+from evenstream.bounds import Count, Factor
+from evenstream.learner.heads import GrowingHead
 from evenstream.learner.memory import Y
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
 from evenstream.learner.randomness import derive_seed
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.bounds import Count, Factor
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import balanced_slots
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
@@ -64,7 +64,7 @@ class EROBC(ER):
             return
         real, options = learner.network.head, learner.options
         rows = max(real.out_features, len(learner.labels))
-        head = GrowingHead(real.in_features, derive_seed(options.seed, SURROGATE), rows)
+        head = self.head.build(real.in_features, derive_seed(options.seed, SURROGATE), rows)
         self.modules[SURROGATE] = head.to(learner.device)
         self.optimizers[SURROGATE] = make_optimizer(
             options.optimizer,

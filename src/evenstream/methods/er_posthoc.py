@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from evenstream.learner.step import Step
+from evenstream.bounds import Factor, Share
 from evenstream.methods.base import register
-from evenstream.methods.bounds import Factor, Share
 from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule, PostHocCorrection
-from evenstream.slots.priors import pad_classes
-
-COUNTS = "label_counts"
+from evenstream.slots.inference.post_hoc import NOT_TWICE
 
 
 @register("er-posthoc")
 @dataclass
 class ERPostHoc(ER):
-    """ER, then subtract τ·log(class frequency) from the logits at prediction.
+    """ER, then subtract τ·log(class frequency) from the logits at prediction: `er@post-hoc`.
 
     The paper names the correction but not whose frequencies. Here they are those of the rows that
-    were trained on lately, replayed ones included: what the logits have taken in.
+    were trained on lately, replayed ones included.
     """
 
     citation = "Collell et al., Reviving Threshold-Moving, 2016"
     logits_follow_criterion = False
-    why_not_las = (
-        "Logit Adjusted Softmax has taken the class frequencies out in training already; "
-        "subtracting them once more would favour rare classes"
-    )
+    why_not_las = NOT_TWICE
 
     tau: Factor = 1.0
     """Strength of the correction; 0 is ER."""
@@ -41,12 +32,4 @@ class ERPostHoc(ER):
 
     def make_inference(self) -> InferenceRule:
         """Post-hoc correction by the rows counted so far."""
-        return PostHocCorrection(self.tau, lambda: self.tensors[COUNTS])
-
-    def loss(self, step: Step) -> Tensor:
-        """Count the step's labels, then train as ER."""
-        counts = torch.bincount(step.labels(), minlength=step.n_classes).double()
-        if COUNTS in self.tensors:
-            counts += self.decay * pad_classes(self.tensors[COUNTS], len(counts))
-        self.tensors[COUNTS] = counts
-        return super().loss(step)
+        return PostHocCorrection(self.tau, self.decay)

@@ -7,9 +7,9 @@ from typing import Literal
 
 from torch import Tensor
 
+from evenstream.bounds import Factor
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.bounds import Factor
 from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule, NormalisedWeights
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Literal
 import torch
 import torch.nn.functional as F
 
-from evenstream.errors import InputError
+from evenstream.bounds import Positive
 from evenstream.learner.memory import X, Y
+from evenstream.learner.part import TaskData
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
-from evenstream.methods.base import Need, TaskData, register
-from evenstream.methods.bounds import Positive
+from evenstream.methods.base import Need, register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
 from evenstream.slots.retrieval import Retrieval, Uniform, draw_distinct
-from evenstream.slots.updates import Placement, Reservoir, Update, reservoir_slots
+from evenstream.slots.updates import AtTaskEnd, Reservoir, Update, reservoir_slots
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
@@ -54,14 +54,6 @@ class MaximallyInterfered(Retrieval):
             return Uniform().pick(step, count)
         earlier = (step.memory.field(TASK) < step.remembered[TASK][0]).nonzero().squeeze(1).cpu()
         return step.fetch(earlier[draw_distinct(len(earlier), count, step.randomness.retrieve)])
-
-
-class AtTaskEnd(Update):
-    """Nothing enters the memory before the task is over."""
-
-    def place(self, step: Step, rows: Rows) -> Placement:
-        """No slots."""
-        return Placement(rows.y[:0], rows.y[:0])
 
 
 @register("mir")
@@ -111,8 +103,7 @@ class MIR(ER):
         """Offer the whole task to the reservoir, if that was put off until now."""
         if not self.update_at_task_end:
             return
-        if data is None:
-            raise InputError(f"{self.spec} needs the task's data: end_task(data=...)")
+        assert data is not None
         memory, task = learner.memory, self.tensors[TASK]
         slots, rows = reservoir_slots(memory, len(data.y), learner.randomness.reservoir)
         stored = {X: data.raw[rows], Y: data.y[rows], TASK: task.expand(len(rows))}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from evenstream.bounds import Count
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import Method, register
-from evenstream.methods.bounds import Count
 
 
 @dataclass

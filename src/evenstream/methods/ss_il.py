@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.learner.classifier import frozen_copy
+from evenstream.bounds import Count
+from evenstream.learner.part import TaskData
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, Need, TaskData, register
-from evenstream.methods.bounds import Count, Within
+from evenstream.methods.base import Method, Need, register
+from evenstream.methods.parts.distillation import Temperature, distillation
+from evenstream.slots.teachers import PeriodicTeacher, TaskEndTeacher, Teacher
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
 
-TEACHER, KNOWN, FIRST_TASK, TASK = "teacher", "known", "first_task", "task"
+FIRST_TASK, TASK = "first_task", "task"
 
 
 @register("ss-il")
@@ -37,7 +39,7 @@ class SSIL(Method):
     refresh: Count = 100
     """Steps between two copies of the network into the teacher; 0 means one at each task's end, as
     in the original, which needs task boundaries."""
-    temperature: Annotated[float, Within(1e-3)] = 2.0
+    temperature: Temperature = 2.0
     """Of the distillation."""
     groups: Literal["batch", "task"] = "batch"
     """What present means: in the incoming batch, or new in the current task. The latter is the
@@ -45,8 +47,12 @@ class SSIL(Method):
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
-        """Boundaries only where the original's tasks are asked for."""
-        return frozenset({"boundaries"} if self.groups == "task" or not self.refresh else ())
+        """Boundaries if the groups are the original's; its teacher asks for them by itself."""
+        return frozenset({"boundaries"} if self.groups == "task" else ())
+
+    def make_teacher(self) -> Teacher:
+        """Renewed every so many steps, or at task ends."""
+        return PeriodicTeacher(self.refresh) if self.refresh else TaskEndTeacher()
 
     def loss(self, step: Step) -> Tensor:
         """Cross-entropy within each row's own group, plus distillation on the absent classes."""
@@ -71,24 +77,17 @@ class SSIL(Method):
     def distillation(self, x: Tensor, logits: Tensor, groups: list[Tensor]) -> Tensor:
         """Sum of T²·KL(teacher ‖ student) over groups, each of classes that the teacher knows."""
         total = logits.new_zeros(())
-        if TEACHER not in self.modules:
+        assert self.teacher is not None
+        if self.teacher.network is None:
             return total
-        with torch.no_grad():
-            old = self.modules[TEACHER](x)
-        t = self.temperature
+        old = self.teacher.outputs(x)[1]
         for group in groups:
-            known = group[: int(self.tensors[KNOWN])].nonzero().squeeze(1)
+            known = group[: old.shape[1]].nonzero().squeeze(1)
             if len(known) > 1:
-                student = F.log_softmax(logits[:, known] / t, 1)
-                target = F.softmax(old[:, known] / t, 1)
-                total = total + t * t * F.kl_div(student, target, reduction="batchmean")
+                total = total + distillation(
+                    logits[:, known], old[:, known], self.temperature, form="kl", scaled=True
+                )
         return total
-
-    def after_step(self, step: Step) -> None:
-        """Renew the teacher now and then."""
-        if self.refresh and step.number % self.refresh == 0:
-            self.modules[TEACHER] = frozen_copy(step.network)
-            self.tensors[KNOWN] = torch.tensor(step.n_classes)
 
     def on_new_classes(self, learner: Learner, first: int) -> None:
         """Note in which task they came."""
@@ -98,9 +97,3 @@ class SSIL(Method):
     def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
         """Note which task it is."""
         self.tensors[TASK] = torch.tensor(learner.task)
-
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
-        """Renew the teacher, if that is when."""
-        if not self.refresh and learner.network is not None:
-            self.modules[TEACHER] = learner.copy_network()
-            self.tensors[KNOWN] = torch.tensor(len(learner.labels))

@@ -16,7 +16,9 @@ def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions with a shortcut around them."""
+    """Two 3x3 convolutions with a shortcut around them, then a ReLU unless it is switched off."""
+
+    final_relu = True
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -35,7 +37,8 @@ class BasicBlock(nn.Module):
         """Return the block's map."""
         out = relu(self.bn1(self.conv1(x)), inplace=True)
         out = self.bn2(self.conv2(out))
-        return relu(out + self.shortcut(x), inplace=True)
+        out = out + self.shortcut(x)
+        return relu(out, inplace=True) if self.final_relu else out
 
 
 class ResNet(FeatureExtractor):
@@ -59,6 +62,21 @@ class ResNet(FeatureExtractor):
         self.layer2 = _stage(blocks[1], width, 2 * width, stride=2)
         self.layer3 = _stage(blocks[2], 2 * width, 4 * width, stride=2)
         self.layer4 = _stage(blocks[3], 4 * width, 8 * width, stride=2)
+
+    @property
+    def final_relu(self) -> bool:
+        """Whether features are cut off at zero (default); cosine classifiers want their sign."""
+        return self._last_block.final_relu
+
+    @final_relu.setter
+    def final_relu(self, value: bool) -> None:
+        self._last_block.final_relu = value
+
+    @property
+    def _last_block(self) -> BasicBlock:
+        block = self.layer4[-1]
+        assert isinstance(block, BasicBlock)
+        return block
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of a batch."""

@@ -68,7 +68,9 @@ def _amount(metrics: Mapping[str, Any]) -> str:
     samples, steps = metrics.get("samples"), metrics.get("steps")
     if not isinstance(samples, int) or not isinstance(steps, int):
         return ""
-    return f"{samples:,} samples in {steps:,} steps"
+    epochs = metrics.get("epochs", 1)
+    offline = f", {epochs} epochs a task" if isinstance(epochs, int) and epochs > 1 else ""
+    return f"{samples:,} samples in {steps:,} steps{offline}"
 
 
 def _device(metrics: Mapping[str, Any]) -> str:

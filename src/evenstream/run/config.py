@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.options_text import option_types
 from evenstream.run.files import write_atomically
 from evenstream.streams.schedules import Schedule
 
@@ -37,7 +38,7 @@ class TomlSettings:
     @classmethod
     def from_values(cls, path: Path, values: dict[str, Any]) -> Self:
         """Check the names and types of values that were read from a file."""
-        hints = typing.get_type_hints(cls)
+        hints = option_types(cls)
         known = {field.name: field for field in fields(cls)}
         wanted = {name for name, field in known.items() if field.default is MISSING}
         for trouble, names in (
@@ -78,6 +79,8 @@ class RunConfig(TomlSettings):
     """0: as the stream says."""
     test_fraction: float = 0.0
     """0: the data has a test set."""
+    epochs: int = 1
+    """Passes over each task's data; 1 is online."""
     checkpoint_every: int = 500
     batch_schedule: Schedule = "constant"
     """How the batch size changes from task to task; `batch` is the largest."""
@@ -91,7 +94,7 @@ class RunConfig(TomlSettings):
     """What to do about a sample that cannot be read."""
 
     def __post_init__(self) -> None:
-        for name in ("threads", "checkpoint_every"):
+        for name in ("threads", "checkpoint_every", "epochs"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
         for name in ("eval_every", "eval_images"):

@@ -14,6 +14,12 @@ METADATA = "evenstream"
 """The entry of a file's metadata in which `evenstream pretrain` describes what it made."""
 
 
+def identified(path: Path) -> dict[str, str]:
+    """A file of weights in a configuration: where it is and what is in it, to make a run again."""
+    path = path.expanduser().absolute()
+    return {"weights": str(path), "weights_sha256": file_digest(path)}
+
+
 def reserved_classes(stream: Stream) -> list[int]:
     """The classes of the data set that the stream sets aside for pre-training, as indices."""
     streamed = {index for task in stream.tasks for index in task.classes}

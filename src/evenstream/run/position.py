@@ -30,7 +30,10 @@ class Position:
     """Where a run is, and what it has measured so far."""
 
     task: int = 0
+    epoch: int = 0
     batch: int = 0
+    held_out: list[int] = field(default_factory=list)
+    """Samples of the current task that the method keeps from training."""
     matrix: list[list[float | None]] = field(default_factory=list)
     """Accuracy on each task after each task."""
     balanced_over_tasks: list[float | None] = field(default_factory=list)

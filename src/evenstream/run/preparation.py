@@ -12,8 +12,14 @@ from evenstream.run.initial_weights import check_weights
 from evenstream.streams import Stream, open_stream
 from evenstream.streams.schedules import batch_sizes
 
-NEEDS_BOUNDARIES = {"boundaries": "task boundaries", "label_counts": "each task's label counts"}
+NEEDS_BOUNDARIES = {
+    "boundaries": "task boundaries",
+    "label_counts": "each task's label counts",
+    "second_pass": "each task's data a second time",
+}
 """Needs of methods that a stream without boundaries cannot meet, in words."""
+MOST_TASK_BYTES = 8 * 2**30
+"""Data of one task that may be held in memory."""
 
 
 def prepare(config: RunConfig) -> Stream:
@@ -42,8 +48,13 @@ def fit(config: RunConfig, stream: Stream) -> None:
                 f"{config.method} needs {what}, and {stream.name} does not say where tasks begin; "
                 "use a method that does without, or a stream with boundaries (c-...)"
             )
-    if "second_pass" in learner.needs:
-        raise InputError(f"{config.method} passes twice over a task; this protocol passes once")
+    if config.epochs > 1 and not stream.boundaries:
+        raise InputError(f"{stream.name} does not say where tasks begin, so it has one epoch only")
+    if "second_pass" in learner.needs and stream.largest_task_bytes() > MOST_TASK_BYTES:
+        raise InputError(
+            f"{config.method} looks at a whole task's data at once, and a task of {stream.name} "
+            f"has {stream.largest_task_bytes() / 2**30:.1f} GiB; use a method that does without"
+        )
     make_batch_sizes(config, stream)
     make_evaluation(config, stream)
     _rehearse(learner, stream)
@@ -83,14 +94,20 @@ def make_batch_sizes(config: RunConfig, stream: Stream) -> list[int]:
     return batch_sizes(config.batch_schedule, config.batch, len(stream), config.seed)
 
 
+def begin_first_task(learner: Learner, stream: Stream) -> None:
+    """Tell a learner what it may know of the first task."""
+    if stream.boundaries:
+        data = stream.task_data(0) if "second_pass" in learner.needs else None
+        learner.start_task(stream.label_counts(0), data)
+
+
 def _rehearse(learner: Learner, stream: Stream) -> None:
     """One step with a learner that is thrown away.
 
     What does not fit (a network, an augmentation) fails here, before anything is written, and
     what PyTorch loads at its first step is not counted as training time.
     """
-    if stream.boundaries:
-        learner.start_task(stream.label_counts(0))
+    begin_first_task(learner, stream)
     for batch in stream.batches(0, batch=2):
         if len(batch.labels):
             learner.learn(batch.x, batch.labels)

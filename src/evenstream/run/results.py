@@ -42,6 +42,7 @@ def sum_up(
         "train_seconds": at.train_seconds,
         "eval_seconds": at.eval_seconds,
         "steps": learner.step,
+        "epochs": config.epochs,
         "samples": at.samples,
         "samples_per_second": at.samples / at.train_seconds if at.train_seconds else None,
         "single_class_steps": at.single_class_steps,

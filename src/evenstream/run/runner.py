@@ -103,12 +103,13 @@ class _Run:
         self.events.close()
 
     def go(self, stop: StopFlag) -> dict[str, Any]:
-        steps = sum(self.stream.steps(task, self.batch) for task in range(len(self.stream)))
+        per_epoch = sum(self.stream.steps(task, self.batch) for task in range(len(self.stream)))
+        steps = per_epoch * self.config.epochs
         self.progress.start(self.config.method, self.config.seed, steps, self.learner.step)
         while self.at.task < len(self.stream):
             self._train_task(stop)
             self._evaluate_task()
-            self.at.task, self.at.batch = self.at.task + 1, 0
+            self.at.task, self.at.epoch, self.at.batch = self.at.task + 1, 0, 0
             self._checkpoint()
             self._write_metrics()
         found = self._write_metrics()
@@ -116,10 +117,26 @@ class _Run:
         return found
 
     def _train_task(self, stop: StopFlag) -> None:
-        task = self.at.task
-        if not self.learner.in_task and self.stream.boundaries:
-            self.learner.start_task(self.stream.label_counts(task))
-        for batch in self.stream.batches(task, self.batch, self.at.batch):
+        at, learner, stream = self.at, self.learner, self.stream
+        twice = "second_pass" in learner.needs
+        data = stream.task_data(at.task) if twice else None
+        if not learner.in_task and stream.boundaries:
+            at.held_out = learner.start_task(stream.label_counts(at.task), data)
+        while True:
+            self._train_epoch(stop)
+            if at.epoch + 1 == self.config.epochs:
+                break
+            at.epoch, at.batch = at.epoch + 1, 0
+            learner.start_epoch()
+        if learner.in_task:
+            if twice:  # what comes now may take long and cannot be cut in two
+                self._checkpoint()
+            learner.end_task(data)
+
+    def _train_epoch(self, stop: StopFlag) -> None:
+        at, size = self.at, self.batch
+        batches = self.stream.batches(at.task, size, at.batch, epoch=at.epoch, held_out=at.held_out)
+        for batch in batches:
             self.at.batch += 1
             self._skip(batch.skipped)
             if len(batch.labels):
@@ -138,8 +155,6 @@ class _Run:
                     f"stopped at step {self.learner.step} and saved; "
                     f"go on with `{resume_command(self.out)}`"
                 )
-        if self.learner.in_task:
-            self.learner.end_task()
 
     def _skip(self, samples: Sequence[str]) -> None:
         """Count training samples that could not be read; name the first few."""
@@ -155,7 +170,8 @@ class _Run:
         self.at.train_seconds += time.perf_counter() - began
         self.at.samples += samples
         self.at.single_class_steps += result.single_class
-        self.at.prequential.add(round((result.accuracy or 0.0) * samples), samples)
+        if result.accuracy is not None and self.at.epoch == 0:
+            self.at.prequential.add(round(result.accuracy * samples), samples)
         self.events.write(
             {
                 "step": result.step,

@@ -23,6 +23,13 @@ def pad_classes(weights: Tensor, n_classes: int) -> Tensor:
     return torch.nn.functional.pad(weights, (0, missing)) if missing > 0 else weights
 
 
+def class_mask(labels: Tensor, n_classes: int) -> Tensor:
+    """True for each of `n_classes` classes that is among the labels."""
+    mask = torch.zeros(n_classes, dtype=torch.bool, device=labels.device)
+    mask[labels] = True
+    return mask
+
+
 class PriorEstimator:
     """What a class-prior estimator does; subclasses fill in the two methods and the state."""
 

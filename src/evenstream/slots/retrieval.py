@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Generator, Tensor
 
+from evenstream.learner.part import Part
 from evenstream.learner.rows import Rows
 
 if TYPE_CHECKING:
@@ -30,6 +31,33 @@ class Uniform(Retrieval):
     def pick(self, step: Step, count: int) -> Rows:
         """Draw the slots and fetch them."""
         return step.fetch(draw_distinct(len(step.memory), count, step.randomness.retrieve))
+
+
+class OncePerEpoch(Retrieval):
+    """Every stored row comes back once in an epoch, at random: task and memory shuffled together.
+
+    A row is due with a position in the epoch's incoming rows, so the sizes of batches may vary.
+
+    Args:
+        owner: whose tensors the places are kept in, so that they are saved.
+    """
+
+    DUE, PASSED = "due", "passed"
+
+    def __init__(self, owner: Part) -> None:
+        self.owner = owner
+
+    def shuffle(self, stored: int, incoming: int, generator: Generator) -> None:
+        """Begin an epoch: draw where among the `incoming` rows each of the `stored` ones comes."""
+        self.owner.tensors[self.DUE] = torch.randint(incoming, (stored,), generator=generator)
+        self.owner.tensors[self.PASSED] = torch.tensor(0)
+
+    def pick(self, step: Step, count: int) -> Rows:
+        """The rows that are due with this batch, however many."""
+        due, passed = self.owner.tensors[self.DUE], self.owner.tensors[self.PASSED]
+        now = passed + len(step.incoming)
+        self.owner.tensors[self.PASSED] = now
+        return step.fetch(((due >= passed) & (due < now)).nonzero().squeeze(1))
 
 
 def draw_distinct(size: int, count: int, generator: Generator) -> Tensor:

@@ -42,6 +42,14 @@ class Reservoir(Update):
         return Placement(slots.to(rows.y.device), chosen.to(rows.y.device))
 
 
+class AtTaskEnd(Update):
+    """Nothing enters the memory in a step; the method fills it when the task is over."""
+
+    def place(self, step: Step, rows: Rows) -> Placement:
+        """No slots."""
+        return Placement(rows.y[:0], rows.y[:0])
+
+
 def reservoir_slots(memory: Memory, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """Vitter's algorithm R, exact sample by sample, drawn for the whole batch at once.
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from evenstream.data import Dataset
 from evenstream.data.reading import Read, read_in_order
+from evenstream.errors import DataError
 
 if TYPE_CHECKING:
     from evenstream.learner.labels import Label
@@ -31,6 +32,12 @@ class Protocol:
     augment: str = "none"
     eval_every: int = 0
     """Steps between online evaluations (A_AUC); 0 for none."""
+    epochs: int = 1
+    """Passes over each task's data: 1 is online."""
+
+    def offline(self) -> Protocol:
+        """The paper's offline task-incremental protocol on the same stream."""
+        return replace(self, epochs=50, memory=100)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +109,28 @@ class Stream:
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def steps(self, task: int, batch: int | Sequence[int]) -> int:
+    def steps(self, task: int, batch: int | Sequence[int], held_out: int = 0) -> int:
         """Batches in a task. `batch` is their size, or one size for each task."""
         first, last, size = self._plan(batch)[task]
-        return (last - first) // size if self.drop_last else -(-(last - first) // size)
+        samples = last - first - held_out
+        return samples // size if self.drop_last else -(-samples // size)
 
-    def batches(self, task: int, batch: int | Sequence[int], start: int = 0) -> Iterator[Batch]:
-        """Inputs and labels of one task, from batch number `start` on."""
+    def batches(
+        self,
+        task: int,
+        batch: int | Sequence[int],
+        start: int = 0,
+        *,
+        epoch: int = 0,
+        held_out: Sequence[int] = (),
+    ) -> Iterator[Batch]:
+        """Inputs and labels of one task, from batch number `start` on.
+
+        Each epoch has an order of its own; `held_out` are positions in `Task.train` to leave out.
+        """
         first, last, size = self._plan(batch)[task]
-        order = self._order(task) if self.boundaries else self.order()[first:last]
-        steps = range(start, self.steps(task, batch))
+        order = self._order(task, epoch, held_out) if self.boundaries else self.order()[first:last]
+        steps = range(start, self.steps(task, batch, len(held_out)))
         wanted = (order[step * size : (step + 1) * size] for step in steps)
         for read in read_in_order(self.dataset.x_train, wanted):
             yield Batch(read.x, self._labels(self.dataset.y_train[read.rows]), read.skipped)
@@ -119,6 +138,19 @@ class Stream:
     def order(self) -> Indices:
         """Positions of all training samples in the data set, in the order in which they arrive."""
         return np.concatenate([self._order(task) for task in range(len(self))])
+
+    def task_data(self, task: int) -> tuple[NDArray[Any], list[Label]]:
+        """All training inputs and labels of one task at once, in the order of `Task.train`."""
+        (read,) = read_in_order(self.dataset.x_train, [self.tasks[task].train])
+        if read.skipped:
+            raise DataError(f"all samples of a task are needed, but {read.skipped[0]}")
+        return read.x, self._labels(self.dataset.y_train[read.rows])
+
+    def largest_task_bytes(self) -> int:
+        """Memory that the inputs of the largest task take, all at once."""
+        x = self.dataset.x_train
+        sample = int(np.prod(x.shape[1:])) * np.dtype(x.dtype).itemsize
+        return sample * max(len(task.train) for task in self.tasks)
 
     def label_counts(self, task: int) -> dict[Label, int]:
         """How often each label occurs in a task's training data (an oracle for ablations)."""
@@ -156,11 +188,13 @@ class Stream:
             domains=self.domains,
         )
 
-    def _order(self, task: int) -> Indices:
-        train = self.tasks[task].train
-        if not self.shuffle:
+    def _order(self, task: int, epoch: int = 0, held_out: Sequence[int] = ()) -> Indices:
+        train = np.delete(self.tasks[task].train, held_out)
+        again = [epoch] if epoch else []
+        if not self.shuffle and not again:
             return train
-        return train[stream_generator(self.seed, "order", task).permutation(len(train))]
+        generator = stream_generator(self.seed, "order", task, *again)
+        return train[generator.permutation(len(train))]
 
     def _plan(self, batch: int | Sequence[int]) -> list[tuple[int, int, int]]:
         """First sample, last sample (exclusive) and batch size of each task."""

@@ -30,6 +30,7 @@ class Blurry(ClassGroups):
     """Samples of a blurry class in each task where it is not a head class, the paper's M."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.disjoint <= 100:
             raise InputError(f"disjoint is a percentage, 0 to 100, got {self.disjoint}")
         if self.minor < 0:

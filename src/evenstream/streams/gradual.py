@@ -36,6 +36,7 @@ class Gradual(ClassGroups):
     """Shape of a transition; sigmoid has passed 2 % to 98 % in the given width."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.boundaries:
             raise InputError("a gradual stream has no boundaries to tell; leave the option out")
         if not 0 < self.width <= 1:

@@ -28,6 +28,7 @@ class LongTailed(ClassGroups):
     """Which classes are rare: those with the last labels, or drawn from the seed."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 < self.imbalance <= 1:
             raise InputError(f"imbalance must lie above 0 and not above 1, got {self.imbalance}")
 

@@ -34,6 +34,7 @@ class MixClassDomain(SumClassDomain):
     """Share of the samples outside the home domain that are left out; 0 is the Sum case."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.coupling <= 1:
             raise InputError(f"coupling must lie between 0 and 1, got {self.coupling}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,13 @@ def absolute_name(name: str) -> str:
     plain, written = _split_options(name)
     prefix, dataset, _ = _resolve(plain)
     return f"{prefix}{dataset.absolute()}{written}" if isinstance(dataset, Path) else name
+
+
+def with_options(name: str, options: Sequence[str]) -> str:
+    """A stream's name with further options, each written as `key=value`."""
+    plain, written = _split_options(name)
+    every = ",".join(filter(None, [written.removeprefix(":"), *options]))
+    return f"{plain}:{every}" if every else plain
 
 
 def _split_options(name: str) -> tuple[str, str]:

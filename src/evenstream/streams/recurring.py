@@ -25,6 +25,7 @@ class Recurring(ClassGroups):
     """How often each group arrives."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.rounds < 1:
             raise InputError(f"rounds must be 1 or more, got {self.rounds}")
 

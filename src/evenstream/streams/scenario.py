@@ -36,6 +36,12 @@ class Scenario:
 
     boundaries: bool = True
     """Whether the learner is told where tasks begin and end; else batches run across the ends."""
+    fraction: float = 1.0
+    """Share of the training samples that arrive, drawn by the seed from each class of each task."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise InputError(f"fraction must lie above 0 and not above 1, got {self.fraction}")
 
     def arrange(self, dataset: Dataset, seed: int) -> Layout:
         """Cut a data set into tasks. The one thing a scenario must write."""
@@ -55,7 +61,7 @@ class Scenario:
         drop_last: bool = False,
     ) -> Stream:
         """A stream over a data set; see `Stream` for the other arguments."""
-        layout = self.arrange(dataset, seed)
+        layout = self._part(self.arrange(dataset, seed), seed)
         return Stream(
             name or dataset.name,
             layout.dataset,
@@ -67,6 +73,17 @@ class Scenario:
             drop_last=drop_last,
             domains=layout.domains,
         )
+
+    def _part(self, layout: Layout, seed: int) -> Layout:
+        if self.fraction == 1:
+            return layout
+        draw, y = stream_generator(seed, "fraction"), layout.dataset.y_train
+        kept = np.zeros(len(y), dtype=bool)
+        for task in layout.tasks:
+            for index in np.unique(y[task.train]):
+                rows = draw.permutation(task.train[y[task.train] == index])
+                kept[rows[: max(1, round(self.fraction * len(rows)))]] = True
+        return thinned(layout, kept)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,8 @@ def slots_per_class(
     """
     labels = labels.cpu()
     order = torch.randperm(len(labels), generator=generator)
-    order = order[labels[order].argsort(stable=True)]
     chosen = []
-    for label, group in zip(*_groups(labels[order], order), strict=True):
+    for label, group in positions_by_class(labels, order):
         if exclude is not None and bool((exclude.cpu() == label).any()):
             continue
         short = quota - len(group)
@@ -44,7 +43,8 @@ def balanced_slots(labels: Tensor, count: int, generator: Generator) -> Tensor:
     return by_class[torch.randperm(classes, generator=generator)].T.flatten()[:count]
 
 
-def _groups(labels: Tensor, order: Tensor) -> tuple[list[int], list[Tensor]]:
-    """Distinct labels of a sorted list, and the positions that belong to each."""
-    distinct, counts = torch.unique_consecutive(labels, return_counts=True)
-    return distinct.tolist(), list(torch.split(order, counts.tolist()))
+def positions_by_class(labels: Tensor, order: Tensor) -> list[tuple[int, Tensor]]:
+    """Each class with its positions, in the order in which `order` names them."""
+    order = order[labels[order].argsort(stable=True)]
+    distinct, counts = torch.unique_consecutive(labels[order], return_counts=True)
+    return list(zip(distinct.tolist(), torch.split(order, counts.tolist()), strict=True))

@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from evenstream.learner.classifier import Classifier
+from evenstream.learner.heads import CosineHead, cosines
 
 
 def head_errors(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """δ = softmax - onehot and the features h: the head's gradient of a row is δ ⊗ [h, 1]."""
+    """δ = softmax - onehot and the features h: a linear head's gradient of a row is δ ⊗ [h, 1]."""
     with torch.no_grad():
         features = network.features(x)
         logits = network.logits(features)
@@ -24,8 +25,20 @@ def head_errors(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tens
 def head_gradients(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
     """Gradient of each row's loss with respect to head weight and bias, flattened."""
     delta, features = head_errors(network, x, y)
+    if isinstance(network.head, CosineHead):
+        of_logits = _logit_gradients(network.head, features, network.width)
+        return (delta.unsqueeze(2) * of_logits).flatten(1)
     extended = F.pad(features, (0, 1), value=1.0)
     return torch.einsum("nc,nd->ncd", delta, extended).flatten(1)
+
+
+def _logit_gradients(head: CosineHead, features: Tensor, width: int | None) -> Tensor:
+    """Of each row and class: the gradient of the logit by its weight, s/‖w‖ · (ĥ - cos · ŵ)."""
+    weight = head.weight[:width].detach()
+    norms: Tensor = weight.norm(dim=1, keepdim=True)
+    along = cosines(features, weight).unsqueeze(2) * (weight / norms)
+    across = F.normalize(features, dim=1).unsqueeze(1) - along
+    return across * (head.scale.detach() / norms)
 
 
 def mean_head_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
@@ -34,14 +47,19 @@ def mean_head_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
 
 
 def full_gradients(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
-    """Gradient of each row's loss with respect to every trainable parameter, flattened.
+    """Gradient of each row's loss with respect to every trainable parameter, flattened."""
+    return torch.cat([g.flatten(1) for g in named_gradients(network, x, y).values()], 1)
+
+
+def named_gradients(network: Classifier, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Gradient of each row's loss with respect to every trainable parameter, by name.
 
     The network must be in eval mode: with batch statistics a row has no gradient of its own.
     """
     per_row = vmap(grad(_loss(network)), in_dims=(None, 0, 0))
     with _float32(network):
-        gradients = per_row(_trainable(network), x.unsqueeze(1), y.unsqueeze(1))
-    return torch.cat([g.flatten(1) for g in gradients.values()], 1)
+        gradients: dict[str, Tensor] = per_row(_trainable(network), x.unsqueeze(1), y.unsqueeze(1))
+    return gradients
 
 
 def mean_full_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:

@@ -1,0 +1,200 @@
+"""From raw batches to what a network sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor
+
+from evenstream.augment.crop import Crop
+from evenstream.augment.part import ColourPart, GeometricPart
+from evenstream.augment.resized_crop import ResizedCrop
+from evenstream.augment.specification import parse
+from evenstream.augment.view import View, fetch
+from evenstream.errors import InputError
+
+# Large images are gathered a few at a time, so that what is needed on the way fits into the cache.
+_PIXELS_AT_A_TIME = 1 << 18
+
+
+class Preprocess:
+    """Turn raw batches into float32 network inputs, with or without random augmentation.
+
+    uint8 is scaled to [0, 1]; floating point is taken as it is. Images `(n, c, h, w)` are then
+    normalised per channel and come out in channels-last memory format; inputs of other shapes are
+    only scaled. The raw batch is never changed, and the result never shares its memory.
+
+    Args:
+        augment: What `train` does at random: "none", or parts joined by "+" (see `PARTS`), such as
+            "crop+flip" or "resized-crop0.2+flip+jitter". With "resized-crop@224" the result is of
+            that size, and without augmentation it is the central crop of that size.
+        mean: Mean of each channel, on the scaled values; None for zeros.
+        std: Standard deviation of each channel, on the scaled values; None for ones.
+
+    Raises:
+        UnknownName: `augment` names something that does not exist.
+        InputError: `augment`, `mean` or `std` cannot be used.
+    """
+
+    def __init__(
+        self,
+        augment: str = "none",
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> None:
+        self.augment = augment
+        self.parts = parse(augment)
+        sizes = (part.size for part in self.parts if isinstance(part, ResizedCrop))
+        self.size = next(sizes, None)
+        self.mean = None if mean is None else tuple(float(value) for value in mean)
+        self.std = None if std is None else tuple(float(value) for value in std)
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values == ():
+                raise InputError(f"{name} is empty; give one number for each channel, or None")
+        if self.mean is not None and not all(map(math.isfinite, self.mean)):
+            raise InputError(f"mean must be finite, not {self.mean}")
+        if self.std is not None and not all(0 < value < math.inf for value in self.std):
+            raise InputError(f"std must be positive and finite, not {self.std}")
+        if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
+            raise InputError(
+                f"mean has {len(self.mean)} channels and std has {len(self.std)}; they must agree"
+            )
+        self._affines: dict[tuple[int, int, bool, torch.device], tuple[Tensor, Tensor]] = {}
+
+    def __repr__(self) -> str:
+        return f"Preprocess({self.augment!r}, mean={self.mean}, std={self.std})"
+
+    def train(self, raw: Tensor, generator: Generator) -> Tensor:
+        """Return the batch for training, newly augmented.
+
+        Args:
+            raw: Batch of raw inputs, on any device.
+            generator: Source of randomness, on the CPU.
+
+        Raises:
+            InputError: The batch cannot be used, or is augmented and not of images.
+        """
+        if not self.parts:
+            return self.plain(raw)
+        if raw.dim() != 4:
+            raise InputError(
+                f"augmentation {self.augment!r} takes images (n, channels, height, width), not a "
+                f"batch of shape {tuple(raw.shape)}; use 'none'"
+            )
+        raw = self._checked(raw)
+        if any(isinstance(part, ColourPart) for part in self.parts):
+            self._check_colours(raw)
+        n, _, height, width = raw.shape
+        moves: list[tuple[GeometricPart, Tensor, int, int]] = []
+        recolours: list[tuple[ColourPart, Tensor]] = []
+        for part in self.parts:
+            drawn = part.draw(n, height, width, generator)
+            if isinstance(part, ColourPart):
+                recolours.append((part, drawn))
+                continue
+            if isinstance(part, ResizedCrop) and part.size is not None:
+                height = width = part.size
+            moves.append((part, drawn, height, width))
+        view = View(torch.arange(height).expand(1, n, -1), torch.arange(width).expand(1, n, -1))
+        for move, drawn, *size in reversed(moves):
+            move.trace(view, drawn, *size)
+        bordered = any(isinstance(part, Crop) for part in self.parts)
+        scale = raw.dtype == torch.uint8
+        values = _empty_images(raw, height, width)
+        few = max(_PIXELS_AT_A_TIME // (height * width), 1)
+        for first in range(0, n, few):
+            samples = slice(first, first + few)
+            pixels = fetch(raw[samples], view.of(samples), bordered)
+            if recolours:
+                pixels = pixels.float().div_(255 if scale else 1)
+            for change, drawn in recolours:
+                pixels = change.recolour(pixels, drawn[:, samples])
+            values[samples] = pixels
+        return self._finish(values, scale and not recolours)
+
+    def plain(self, raw: Tensor) -> Tensor:
+        """Return the batch without augmentation, as for evaluation.
+
+        Raises:
+            InputError: The batch cannot be used.
+        """
+        raw = self._checked(raw)
+        if raw.dim() == 4:
+            if self.size is not None:
+                top, left = ((side - self.size) // 2 for side in raw.shape[2:])
+                raw = raw[:, :, top : top + self.size, left : left + self.size]
+            values = _empty_images(raw, *raw.shape[2:])
+            values.copy_(raw.permute(0, 2, 3, 1).contiguous())
+            return self._finish(values, raw.dtype == torch.uint8)
+        values = raw.to(torch.float32, copy=True)
+        return values.div_(255) if raw.dtype == torch.uint8 else values
+
+    def _checked(self, raw: Tensor) -> Tensor:
+        if raw.dtype != torch.uint8 and not raw.is_floating_point():
+            raise InputError(f"inputs must be uint8 or floating point, not {raw.dtype}")
+        if raw.dim() == 4 and 0 in raw.shape[1:]:
+            raise InputError(f"the images have no pixels: the batch is of shape {tuple(raw.shape)}")
+        if raw.dim() == 4 and self.size is not None and min(raw.shape[2:]) < self.size:
+            height, width = raw.shape[2:]
+            raise InputError(
+                f"augmentation {self.augment!r} takes images of at least {self.size} pixels each "
+                f"way, not {height}x{width}; give larger images or a smaller size after '@'"
+            )
+        channels = self.mean or self.std
+        if raw.dim() == 4 and channels is not None and len(channels) != raw.shape[1]:
+            raise InputError(
+                f"mean and std are for {len(channels)} channels, but the images have {raw.shape[1]}"
+            )
+        return raw.detach()
+
+    def _check_colours(self, raw: Tensor) -> None:
+        if raw.shape[1] not in (1, 3):
+            raise InputError(
+                f"augmentation {self.augment!r} changes colours, so it takes images of 1 or 3 "
+                f"channels, not of {raw.shape[1]}"
+            )
+        if raw.is_floating_point() and not bool(((raw >= 0) & (raw <= 1)).all()):
+            raise InputError(
+                f"augmentation {self.augment!r} changes colours, so it takes pixels of 0 to 1, or "
+                "uint8; scale the images, or leave jitter and gray out"
+            )
+
+    def _finish(self, values: Tensor, scale: bool) -> Tensor:
+        """Scale and normalise contiguous `(n, h, w, c)` in place; returned as `(n, c, h, w)`."""
+        n, height, width, channels = values.shape
+        if self.mean is not None or self.std is not None:
+            gain, shift = self._affine(width, channels, scale, values.device)
+            lines = values.view(n, height, width * channels)
+            torch.addcmul(shift, lines, gain, out=lines)
+        elif scale:
+            values.div_(255)
+        return values.permute(0, 3, 1, 2)
+
+    def _affine(
+        self, width: int, channels: int, scale: bool, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        """Return the factor and the summand for each value of an image row `(width * channels)`.
+
+        Whole rows instead of single pixels make for long, vectorised inner loops.
+        """
+        key = (width, channels, scale, device)
+        if key not in self._affines:
+            std = torch.tensor(self.std or (1.0,) * channels, dtype=torch.float64)
+            mean = torch.tensor(self.mean or (0.0,) * channels, dtype=torch.float64)
+            gain, shift = 1 / (std * (255 if scale else 1)), -mean / std
+            self._affines[key] = (
+                gain.float().repeat(width).to(device),
+                shift.float().repeat(width).to(device),
+            )
+        return self._affines[key]
+
+
+def _empty_images(raw: Tensor, height: int, width: int) -> Tensor:
+    """Memory for images of a size, `(n, h, w, c)`.
+
+    Not `raw.permute(...).to(...)`: with one channel that keeps strides that are not channels-last.
+    """
+    n, channels = raw.shape[:2]
+    return torch.empty((n, height, width, channels), dtype=torch.float32, device=raw.device)

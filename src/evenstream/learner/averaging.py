@@ -1,0 +1,23 @@
+"""Moving averages of a classifier's weights, head growth included."""
+
+from __future__ import annotations
+
+import torch
+
+from evenstream.learner.classifier import Classifier
+
+
+@torch.no_grad()
+def average_into(average: Classifier, network: Classifier, keep: float) -> None:
+    """Replace a ← keep·a + (1 − keep)·w for every weight and BatchNorm statistic, in place.
+
+    Rows of the head for new classes start from the same draw as the network's. Whole numbers
+    (BatchNorm's count of batches) are copied.
+    """
+    average.head.grow(network.head.out_features)
+    average.width = network.width
+    mine, theirs = average.state_dict(), network.state_dict()
+    floating = [name for name in mine if mine[name].is_floating_point()]
+    torch._foreach_lerp_([mine[n] for n in floating], [theirs[n] for n in floating], 1 - keep)
+    for name in mine.keys() - set(floating):
+        mine[name].copy_(theirs[name])

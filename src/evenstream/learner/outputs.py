@@ -1,0 +1,56 @@
+"""What the network makes of rows, in eval mode and in batches: the raw material of decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from evenstream.augment import Preprocess
+from evenstream.learner.classifier import Classifier, evaluation_mode
+from evenstream.learner.memory import Memory
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+PREDICT_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a rule may read besides the inputs at hand."""
+
+    network: Classifier
+    memory: Memory
+    preprocess: Preprocess
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """A batch on its way to a decision, one row for each input."""
+
+    x: Tensor
+    features: Tensor
+    logits: Tensor
+
+
+def plain_outputs(learner: Learner, raw: Tensor) -> tuple[Tensor, Tensor]:
+    """Features and logits of the seen classes for un-augmented rows, in eval mode, in batches."""
+    network = learner.network
+    assert network is not None
+    with evaluation_mode(network):
+        parts = [(out.features, out.logits) for out in outputs(learner, network, raw)]
+    features, logits = zip(*parts, strict=True)
+    return torch.cat(features), torch.cat(logits)
+
+
+def outputs(learner: Learner, network: Classifier, raw: Tensor) -> Iterator[Outputs]:
+    """Some rows at a time, un-augmented; the caller sets the mode."""
+    n_classes = len(learner.label_map)
+    for part in torch.split(raw, PREDICT_BATCH):
+        x = learner.preprocess.plain(part.to(learner.device))
+        features = network.features(x)
+        yield Outputs(x, features, network.logits(features)[:, :n_classes])

@@ -1,0 +1,88 @@
+"""What methods, teachers and inference rules have in common: hooks, and state of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from evenstream.learner.classifier import Classifier
+from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+    from evenstream.learner.step import Step
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A task's training data, handed to task hooks only by protocols that may look twice."""
+
+    raw: Tensor
+    y: Tensor
+
+
+class Part:
+    """A part of a learner that the learner tells what happens, and whose state it keeps.
+
+    The state is saved, resumed, and put back when a step is refused. Replace a tensor instead of
+    changing it in place, so that the one before is still there to go back to.
+    """
+
+    def __init__(self) -> None:
+        self.modules: dict[str, nn.Module] = {}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.tensors: dict[str, Tensor] = {}
+
+    def on_setup(self, learner: Learner) -> None:
+        """Once, when the network exists: make modules and optimisers."""
+
+    def on_new_classes(self, learner: Learner, first: int) -> None:
+        """Classes `first`, `first + 1`, ... have just been added to the head."""
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+        """A task begins; data only in protocols that may look ahead.
+
+        A method may return which rows of `data` to hold out from training.
+        """
+        return None
+
+    def on_epoch_start(self, learner: Learner) -> None:
+        """A pass over the task's data begins; online there is one in each task."""
+
+    def after_step(self, step: Step) -> None:
+        """A method: after the update, before the memory takes in the batch (second steps).
+
+        Teachers and rules: the last thing in a step that can no longer be refused.
+        """
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """A task is over; data only in protocols that may look twice."""
+
+    def rebuild_module(self, learner: Learner, name: str) -> nn.Module:
+        """An empty module to load a saved one into, if `on_setup` did not make it (teachers)."""
+        return learner.copy_network()
+
+    def state(self) -> dict[str, Any]:
+        """Modules, optimisers and tensors: saved and restored with the learner."""
+        return {
+            "modules": {name: dict(m.state_dict()) for name, m in self.modules.items()},
+            "widths": {n: m.width for n, m in self.modules.items() if isinstance(m, Classifier)},
+            "optimizers": {name: optimizer_state(o) for name, o in self.optimizers.items()},
+            "tensors": dict(self.tensors),
+        }
+
+    def load_state(self, state: dict[str, Any], learner: Learner) -> None:
+        """Put modules, optimisers and tensors back."""
+        for name, saved in state["modules"].items():
+            if name not in self.modules:
+                self.modules[name] = self.rebuild_module(learner, name)
+            self.modules[name].load_state_dict(saved)
+        for name, width in state.get("widths", {}).items():
+            self.modules[name].width = width
+        for name, saved in state["optimizers"].items():
+            load_optimizer_state(self.optimizers[name], saved)
+        self.tensors = {n: t.to(learner.device, copy=True) for n, t in state["tensors"].items()}

@@ -1,0 +1,120 @@
+"""BiC: train with distillation, then two numbers correct the newest task's logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from evenstream.bounds import Count, Factor, Share
+from evenstream.learner.memory import X, Y
+from evenstream.learner.part import TaskData
+from evenstream.learner.step import Step
+from evenstream.methods.base import register
+from evenstream.methods.parts.distillation import Temperature, distillation
+from evenstream.methods.parts.taskwise import ROWS, TaskwiseMethod, pooled, refill
+from evenstream.slots.inference import InferenceRule
+from evenstream.slots.inference.bias_correction import BiasCorrected, corrected
+from evenstream.slots.retrieval import draw_distinct
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+LambdaMode = Literal["classes", "mammoth", "sairin"]
+TASK, WEIGHTS, TAUGHT, HELD_OUT, FROM_MEMORY = "task", "weights", "taught", "held_out", "held_"
+
+
+@register("bic")
+@dataclass
+class BiC(TaskwiseMethod):
+    """Cross-entropy and distillation; rows held out from both fit the bias correction.
+
+    From the second task on, a tenth of the memory and as many rows of the task are held out. The
+    memory keeps the same number of rows of each task.
+    """
+
+    citation = "Wu et al., Large Scale Incremental Learning, 2019"
+    cost = "F(b+m) + G(b+m) + F(b+m) of the teacher, m = M/steps"
+
+    temperature: Temperature = 2.0
+    """Of the distillation."""
+    lambda_mode: LambdaMode = "classes"
+    """Weights (1-λ) and λ of cross-entropy and distillation: λ is the share of classes that the
+    task does not have (the article), or 1/(task + 1) with the square of the temperature (Mammoth);
+    sairin weighs distillation by that square alone (another public code)."""
+    held_out: Share = 0.1
+    """Share of the memory that is held out."""
+    bias_lr: Factor = 0.001
+    """Learning rate of the bias correction's Adam."""
+    bias_epochs: Count = 50
+    """Passes over the rows held out; 0 corrects nothing."""
+
+    def make_inference(self) -> InferenceRule:
+        """Bias correction."""
+        return BiasCorrected(self.bias_lr, self.bias_epochs)
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+        """Weigh the two losses, keep the teacher's correction, hold rows out."""
+        super().on_task_start(learner, data)
+        assert data is not None
+        seen = len(learner.labels)
+        old = seen - len(torch.unique(data.y))
+        weights = loss_weights(self.lambda_mode, old, seen, learner.task)
+        self.tensors[WEIGHTS] = torch.tensor(weights, dtype=torch.float64)
+        self.tensors.pop(TAUGHT, None)
+        rule = self.inference
+        if isinstance(rule, BiasCorrected) and rule.correction is not None:
+            self.tensors[TAUGHT] = rule.correction
+        return self.hold_out(learner, data)
+
+    def hold_out(self, learner: Learner, data: TaskData) -> list[int]:
+        """Take rows out of the memory, and say as many rows of the task."""
+        memory, own = learner.memory, learner.randomness.method
+        count = min(round(self.held_out * len(memory)), len(data.y) - 1)
+        order = torch.randperm(len(memory), generator=own).to(memory.device)
+        kept, held = memory.rows(order[count:]), memory.rows(order[:count])
+        memory.clear()
+        memory.put(torch.arange(len(order) - count, device=memory.device), kept)
+        self.tensors.update({FROM_MEMORY + name: values for name, values in held.items()})
+        positions = draw_distinct(len(data.y), count, own)
+        self.tensors[HELD_OUT] = positions
+        self.tensors[ROWS] = torch.tensor(len(data.y) - count)
+        return positions.tolist()
+
+    def loss(self, step: Step) -> Tensor:
+        """(1-λ)·CE + λ·KD on the old columns, the teacher's logits corrected for its own bias."""
+        x, y = step.joint()
+        logits = step.net(x)
+        loss = step.ce(logits, y)
+        if self.old_network is None:
+            return loss
+        taught = corrected(self.old_network.outputs(x)[1], self.tensors.get(TAUGHT))
+        scaled = self.lambda_mode != "classes"
+        kept = distillation(logits, taught, self.temperature, scaled=scaled)
+        new_weight, old_weight = map(float, self.tensors[WEIGHTS])
+        return new_weight * loss + old_weight * kept
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Fit the bias correction, then fill the memory anew."""
+        assert data is not None
+        memory, held = learner.memory, self.tensors.pop(HELD_OUT)
+        if len(held):
+            from_memory = {name: self.tensors.pop(FROM_MEMORY + name) for name in (X, Y, TASK)}
+            if isinstance(self.inference, BiasCorrected):
+                raw = torch.cat([from_memory[X], data.raw[held]])
+                self.inference.fit(learner, raw, torch.cat([from_memory[Y], data.y[held]]))
+            slots = torch.arange(len(memory), len(memory) + len(held), device=memory.device)
+            memory.put(slots, from_memory)
+        rows = pooled(memory, data, task=torch.full_like(data.y, learner.task))
+        refill(learner, rows, rows[TASK])
+
+
+def loss_weights(mode: LambdaMode, old: int, seen: int, task: int) -> tuple[float, float]:
+    """Weights of cross-entropy and distillation in a task, the first being 0."""
+    if mode == "sairin":
+        return 1 - old / seen, 1.0
+    weight = old / seen if mode == "classes" else 1 / (task + 1)
+    return 1 - weight, weight

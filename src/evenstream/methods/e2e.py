@@ -1,0 +1,99 @@
+"""E2E: train with distillation, then fine-tune on the same number of rows of each class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.bounds import Count, Factor
+from evenstream.learner.classifier import Classifier
+from evenstream.learner.optimizers import learning_rate
+from evenstream.learner.part import TaskData
+from evenstream.learner.step import Step
+from evenstream.methods.base import register
+from evenstream.methods.parts.distillation import Temperature, distillation
+from evenstream.methods.parts.taskwise import (
+    Exemplars,
+    TaskwiseMethod,
+    balanced_batches,
+    refill_by_class,
+)
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+
+@register("e2e")
+@dataclass
+class E2E(TaskwiseMethod):
+    """End-to-end incremental learning: two stages a task, the second one balanced.
+
+    The second stage has nothing to adjust, as no class is rarer than another: it is plain
+    cross-entropy in `e2e-las`, too.
+    """
+
+    citation = "Castro et al., End-to-End Incremental Learning, 2018"
+    cost = "F(b+m) + G(b+m) + F(b+m) of the teacher, m = M/steps; the same for fine-tuning"
+
+    weight: Factor = 0.5
+    """Of the distillation, in both stages."""
+    temperature: Temperature = 2.0
+    """Of the distillation."""
+    fine_tune_lr: Factor = 0.003
+    """Learning rate of the second stage."""
+    fine_tune_epochs: Count = 30
+    """Epochs of the second stage; 0 leaves it out."""
+    form: Literal["ce", "bce"] = "ce"
+    """Cross-entropy, or (in a public code) a yes or no for the softmax output of each class."""
+    distilled: Literal["all", "old"] = "all"
+    """Rows that the first stage distils on: all, or (in that code) only those of old classes."""
+    exemplars: Exemplars = "random"
+    """Which rows of a class are kept."""
+
+    @property
+    def why_not_las(self) -> str | None:  # type: ignore[override]  # a constant for other methods
+        """Only a softmax over all classes has a prior to take out."""
+        return None if self.form == "ce" else "form=bce asks for each class by itself"
+
+    def loss(self, step: Step) -> Tensor:
+        """CE + weight·KD on the old columns."""
+        x, y = step.joint()
+        logits = step.net(x)
+        loss = step.ce(logits, y) if self.form == "ce" else yes_or_no(logits, y)
+        if self.old_network is None:
+            return loss
+        _, targets = self.old_network.outputs(x)
+        rows = y < (targets.shape[1] if self.distilled == "old" else logits.shape[1])
+        if bool(rows.any()):
+            kept = distillation(logits[rows], targets[rows], self.temperature)
+            loss = loss + self.weight * kept
+        return loss
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Balanced fine-tuning from the second task on, then fill the memory anew."""
+        assert data is not None and learner.network is not None and learner.optimizer is not None
+        if self.old_network is not None:
+            with learning_rate(learner.optimizer, self.fine_tune_lr):
+                self.fine_tune(learner, learner.network, data)
+        refill_by_class(learner, data, self.exemplars)
+
+    def fine_tune(self, learner: Learner, network: Classifier, data: TaskData) -> None:
+        """CE + weight·KD on all columns, from the network as the first stage has left it."""
+        first_stage, seen = learner.copy_network(), len(learner.labels)
+        classification = F.cross_entropy if self.form == "ce" else yes_or_no
+        for rows in balanced_batches(learner, data, self.fine_tune_epochs):
+            logits = network(rows.x)
+            kept = distillation(logits, first_stage(rows.x)[:, :seen], self.temperature)
+            learner.optimise(classification(logits, rows.y) + self.weight * kept)
+
+
+def yes_or_no(logits: Tensor, labels: Tensor) -> Tensor:
+    """Binary cross-entropy of the softmax outputs, averaged over rows and classes."""
+    yes = F.one_hot(labels, logits.shape[1]).bool()
+    log_p = logits.log_softmax(1)
+    log_not_p = torch.log1p(-log_p.exp().clamp_max(1 - 1e-6))
+    return -torch.where(yes, log_p, log_not_p).mean()

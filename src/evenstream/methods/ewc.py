@@ -1,0 +1,105 @@
+"""EWC: weights that earlier tasks depend on are pulled back to where those tasks left them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from evenstream.bounds import Factor, Share
+from evenstream.errors import InputError
+from evenstream.learner.part import TaskData
+from evenstream.learner.step import Step
+from evenstream.methods.base import register
+from evenstream.methods.fine_tune import FineTune
+from evenstream.methods.parts.fisher import (
+    FisherForm,
+    fisher_diagonal,
+    grown,
+    quadratic_penalty,
+    rows_at_once,
+)
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+FISHER, ANCHOR, OFFSET = "fisher/", "anchor/", "offset"
+
+
+@register("ewc")
+@dataclass
+class EWC(FineTune):
+    """Cross-entropy + λ Σ F·(θ - θ*)², with the Fisher information F of the tasks that are over.
+
+    F is measured in a second pass over each task's data, so this is not strictly online.
+    """
+
+    citation = "Kirkpatrick et al., Overcoming Catastrophic Forgetting in Neural Networks, 2017"
+    cost = "F(b) + G(b), at the end of a task the gradient of each of its rows by itself"
+    needs = frozenset({"boundaries", "second_pass"})
+    logits_follow_criterion = False
+
+    strength: Factor = 90.0
+    """λ, the weight of the penalty."""
+    tasks: Literal["online", "separate"] = "online"
+    """online: one F, added up, around the newest weights (Schwarz et al., 2018). separate: a
+    penalty for each task around the weights that it ended with."""
+    gamma: Share = 1.0
+    """How much of the earlier F is kept at the end of a task (tasks=online)."""
+    fisher: FisherForm = "empirical"
+    """mammoth weighs each row by p(y|x), as that library does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tasks == "separate" and self.gamma != 1:
+            raise InputError("gamma is an option of tasks=online")
+
+    def loss(self, step: Step) -> Tensor:
+        """Fine-tuning with the penalty, once there is one."""
+        loss = super().loss(step)
+        if OFFSET not in self.tensors:
+            return loss
+        weights = {n: p for n, p in step.network.named_parameters() if p.requires_grad}
+        penalty = quadratic_penalty(weights, self.kept(ANCHOR), self.kept(FISHER))
+        return loss + self.strength * (penalty + self.tensors[OFFSET])
+
+    def kept(self, kind: str) -> dict[str, Tensor]:
+        """The tensors of one kind, by the names of the parameters they belong to."""
+        return {
+            name.removeprefix(kind): value
+            for name, value in self.tensors.items()
+            if name.startswith(kind)
+        }
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Measure the task's Fisher information and add it to what there is."""
+        network = learner.network
+        assert network is not None and data is not None  # see `needs`
+        size = rows_at_once(network)
+        chunks = zip(torch.split(data.raw, size), torch.split(data.y, size), strict=True)
+        rows = ((learner.preprocess.plain(raw), y) for raw, y in chunks)
+        fishers, anchors = self.kept(FISHER), self.kept(ANCHOR)
+        offset = self.tensors.get(OFFSET, torch.zeros((), device=learner.device))
+        for name, fisher in fisher_diagonal(network, rows, self.fisher).items():
+            anchor = network.get_parameter(name).detach().clone()
+            if name in fishers:
+                before = grown(fishers[name], fisher), grown(anchors[name], anchor)
+                if self.tasks == "online":
+                    fisher = fisher + self.gamma * before[0]
+                else:
+                    fisher, anchor, rest = add_penalties(*before, fisher, anchor)
+                    offset = offset + rest
+            self.tensors[FISHER + name], self.tensors[ANCHOR + name] = fisher, anchor
+        self.tensors[OFFSET] = offset
+
+
+def add_penalties(f1: Tensor, a1: Tensor, f2: Tensor, a2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """f, a and a constant c with f1·(θ-a1)² + f2·(θ-a2)² = f·(θ-a)² + c for every θ.
+
+    So the penalties of any number of tasks need the room of one.
+    """
+    f = f1 + f2
+    share = torch.where(f > 0, f2 / f, 1.0)
+    return f, torch.lerp(a1, a2, share), (f1 * share * (a2 - a1).square()).sum()

@@ -1,0 +1,58 @@
+"""The labels trick: a softmax over the classes at hand only, so that absent ones are not pushed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from evenstream.learner.part import TaskData
+from evenstream.learner.step import Step
+from evenstream.methods.base import Need, register
+from evenstream.methods.fine_tune import FineTune
+from evenstream.slots.priors import class_mask, pad_classes
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+IN_TASK = "in_task"
+
+
+@register("labels-trick")
+@dataclass
+class LabelsTrick(FineTune):
+    """Fine-tuning with the columns of absent classes left out of the softmax.
+
+    Logit Adjusted Softmax (window 1) is this and, beyond it, weighs the present classes by count.
+    """
+
+    citation = "Zeno et al., Task Agnostic Continual Learning Using Online Variational Bayes, 2018"
+
+    columns: Literal["batch", "task"] = "batch"
+    """The classes in the softmax: of the incoming batch, or of the current task as far as they
+    have arrived, which needs task boundaries."""
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+        """Boundaries only where the task's classes are asked for."""
+        return frozenset({"boundaries"} if self.columns == "task" else ())
+
+    def loss(self, step: Step) -> Tensor:
+        """Cross-entropy over the chosen columns."""
+        x, y = step.joint()
+        return step.ce(self.at_hand(step.net(x), y), y)
+
+    def at_hand(self, logits: Tensor, y: Tensor) -> Tensor:
+        """The logits with -inf for the classes that are not in the softmax."""
+        present = class_mask(y, logits.shape[1])
+        if self.columns == "task":
+            present |= pad_classes(self.tensors[IN_TASK], len(present))
+            self.tensors[IN_TASK] = present
+        return logits.masked_fill(~present, -math.inf)
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+        """No class of the new task has arrived yet."""
+        self.tensors[IN_TASK] = torch.zeros(0, dtype=torch.bool, device=learner.device)

@@ -1,0 +1,142 @@
+"""LUCIR as published: a cosine classifier with imprinted rows, feature distillation, a margin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.bounds import Count, Factor, Positive
+from evenstream.errors import InputError
+from evenstream.learner.classifier import evaluation_mode
+from evenstream.learner.heads import CosineHead, Head, cosines
+from evenstream.learner.optimizers import learning_rate
+from evenstream.learner.outputs import plain_outputs
+from evenstream.learner.part import TaskData
+from evenstream.learner.step import Step
+from evenstream.learner.transaction import undo_update
+from evenstream.methods.base import register
+from evenstream.methods.lucir import adaptation
+from evenstream.methods.parts.geodesic import cosine_distance
+from evenstream.methods.parts.taskwise import (
+    Exemplars,
+    TaskwiseMethod,
+    balanced_batches,
+    refill_by_class,
+)
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+
+@register("lucir-full")
+@dataclass
+class LUCIRFull(TaskwiseMethod):
+    """All parts of LUCIR; `lucir` is its distillation alone, for online streams.
+
+    Rows of old classes in the head are frozen. Features keep their sign if the network can leave
+    out its last ReLU (those of the ResNet family can).
+    """
+
+    citation = "Hou et al., Learning a Unified Classifier Incrementally via Rebalancing, 2019"
+    cost = "F(b+m) + G(b+m) + F(b+m) of the teacher, m = M/steps"
+
+    weight: Factor = 5.0
+    """Of the distance between features; times √(old classes / new ones)."""
+    hardest: Positive = 2
+    """New classes that a row of an old one must keep away from."""
+    margin: Factor = 0.5
+    """How much higher the cosine with the own class must be."""
+    exemplars: Exemplars = "herding"
+    """Which rows of a class are kept."""
+    fine_tune_epochs: Count = 0
+    """Epochs of a class-balanced fine-tuning of the whole head at task ends (20 in Mammoth)."""
+    fine_tune_lr: Factor = 0.01
+    """Its learning rate."""
+
+    def make_head(self) -> Head:
+        """Cosines with a factor that is learned."""
+        return Head("cosine", head_scale=1.0, head_scale_learned=True)
+
+    def on_setup(self, learner: Learner) -> None:
+        """Leave out the last ReLU, if the network can."""
+        assert learner.network is not None
+        if not isinstance(learner.network.head, CosineHead):
+            raise InputError("lucir-full is made for a cosine head; leave head=cosine as it is")
+        if hasattr(learner.network.backbone, "final_relu"):
+            learner.network.backbone.final_relu = False  # type: ignore[assignment]  # no tensor
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+        """Imprint: rows of new classes point to the mean direction of their features."""
+        assert data is not None and learner.network is not None and learner.optimizer is not None
+        if self.old_network is not None:
+            known, weight = self.old_network.known, learner.network.head.weight
+            new = data.y >= known
+            if bool(new.any()):
+                features, _ = plain_outputs(learner, data.raw[new])
+                learner.undo["imprinting"] = undo_update(learner.optimizer, [weight])
+                with torch.no_grad():
+                    rows = imprinted(features, data.y[new] - known, weight[:known])
+                    weight[known : known + len(rows)] = rows
+        return super().on_task_start(learner, data)
+
+    def loss(self, step: Step) -> Tensor:
+        """CE on scaled cosines + λ·(1 - cos of old and new features) + margin ranking."""
+        x, y = step.joint()
+        features, logits = step.forward(x)
+        loss = step.ce(logits, y)
+        if self.old_network is None:
+            return loss
+        known, seen = self.old_network.known, step.n_classes
+        old_features, _ = self.old_network.outputs(x)
+        weight = self.weight * adaptation(known, seen - known)
+        similarity = cosines(features, step.network.head.weight[:seen])
+        ranking = margin_ranking(similarity, y, known, self.hardest, self.margin)
+        return loss + weight * cosine_distance(old_features, features) + ranking
+
+    def after_step(self, step: Step) -> None:
+        """Put the frozen rows back, whatever momentum or weight decay have done to them."""
+        if self.old_network is not None and self.old_network.network is not None:
+            frozen = self.old_network.network.head.weight[: self.old_network.known]
+            with torch.no_grad():
+                step.network.head.weight[: len(frozen)] = frozen
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Fine-tune the head, if asked to; then fill the memory anew."""
+        assert data is not None and learner.network is not None and learner.optimizer is not None
+        if self.old_network is not None:
+            with learning_rate(learner.optimizer, self.fine_tune_lr):
+                for rows in balanced_batches(learner, data, self.fine_tune_epochs):
+                    with evaluation_mode(learner.network):
+                        features = learner.network.features(rows.x)
+                    loss = F.cross_entropy(learner.network.logits(features), rows.y)
+                    learner.optimise(loss, "head")
+        refill_by_class(learner, data, self.exemplars)
+
+
+def imprinted(features: Tensor, labels: Tensor, old_rows: Tensor) -> Tensor:
+    """A row for each label: the mean direction of its features, as long as old rows on average."""
+    sums = features.new_zeros(int(labels.max()) + 1, features.shape[1])
+    sums.index_add_(0, labels, F.normalize(features, dim=1))
+    length: Tensor = old_rows.norm(dim=1).mean()
+    return length * F.normalize(sums, dim=1)
+
+
+def margin_ranking(
+    similarity: Tensor, labels: Tensor, old: int, hardest: int, margin: float
+) -> Tensor:
+    """Mean of max(0, m - cos_y + cos_k) over rows of old classes and their hardest new classes k.
+
+    The first `old` columns of the cosines are old classes. Zero without such rows or new classes.
+    """
+    rows = labels < old
+    hardest = min(hardest, similarity.shape[1] - old)
+    if not bool(rows.any()) or not hardest:
+        return similarity.new_zeros(())
+    own = similarity[rows].gather(1, labels[rows].unsqueeze(1))
+    rivals = similarity[rows, old:].topk(hardest, 1).values
+    return (margin - own + rivals).clamp_min(0).mean()

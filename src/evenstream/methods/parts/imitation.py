@@ -1,0 +1,51 @@
+"""Small networks that imitate a random one, each on one class only: the parts of PEC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+
+def imitation_network(inputs: int, hidden: int, outputs: int) -> nn.Module:
+    """Linear, LayerNorm, GELU, Linear: the form of teacher and students alike."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(inputs, hidden),
+        nn.LayerNorm(hidden),
+        nn.GELU(),
+        nn.Linear(hidden, outputs),
+    )
+
+
+def stack_weights(students: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """The weights of all students, one row a student, so that one pass can run them all."""
+    weights: dict[str, Any] = stack_module_state(list(students))[0]
+    return {name: stacked.detach() for name, stacked in weights.items()}
+
+
+def squared_errors(
+    form: nn.Module, weights: dict[str, Tensor], x: Tensor, target: Tensor
+) -> Tensor:
+    """Mean squared error of each input (row) by each student (column).
+
+    `form` is any network of the students' form; its own weights are not used.
+    """
+
+    def outputs(own: dict[str, Tensor]) -> Tensor:
+        found: Tensor = functional_call(form, own, (x,))
+        return found
+
+    with torch.no_grad():
+        return (vmap(outputs)(weights) - target).square().mean(2).T
+
+
+def remaining_share(seen: int, total: int) -> float:
+    """What is left of the learning rate when `seen` of `total` samples have come: linear to 0.
+
+    More samples than were announced are learned at the rate of the last one.
+    """
+    return max(total - seen, 1) / max(total, 1)

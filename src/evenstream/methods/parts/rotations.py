@@ -1,0 +1,37 @@
+"""OCM's local and global rotations: sixteen images of one, each a class of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evenstream.errors import InputError
+
+COPIES = 16
+
+
+def rotations(images: Tensor) -> Tensor:
+    """All images `(n, c, s, s)` turned in sixteen ways: `(16n, c, s, s)`, one way after the other.
+
+    Locally, none, the left, both or the right half of the image is turned by 180°; globally, each
+    of these four is turned by 0°, 180°, 90° and 270°.
+    """
+    height, width = images.shape[2:]
+    if height != width:
+        raise InputError(f"rotations take square images, not of {height}x{width} pixels")
+    left, right = images[..., : width // 2], images[..., width // 2 :]
+    turned_left, turned_right = (half.flip(2, 3) for half in (left, right))
+    halves = (
+        (left, right),
+        (turned_left, right),
+        (turned_left, turned_right),
+        (left, turned_right),
+    )
+    locally = torch.cat([torch.cat(pair, 3) for pair in halves])
+    return torch.cat([locally.rot90(turns, (2, 3)) for turns in (0, 2, 1, 3)])
+
+
+def pseudo_labels(y: Tensor, n_classes: int) -> Tensor:
+    """A label for each copy of each row, in the order of `rotations`: y + copy · n_classes."""
+    copies = torch.arange(COPIES, device=y.device)
+    return (copies[:, None] * n_classes + y).flatten()

@@ -1,0 +1,122 @@
+"""What methods share that train on task and memory in epochs, and fill the memory at task ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from evenstream.learner.memory import Memory, X, Y
+from evenstream.learner.outputs import plain_outputs
+from evenstream.learner.part import TaskData
+from evenstream.learner.rows import Rows
+from evenstream.methods.base import Method
+from evenstream.methods.parts.balanced import slots_per_class
+from evenstream.methods.parts.exemplars import choose_exemplars, herding_order
+from evenstream.slots.retrieval import OncePerEpoch, Retrieval, Uniform
+from evenstream.slots.teachers import TaskEndTeacher, Teacher
+from evenstream.slots.updates import AtTaskEnd, Update
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+Exemplars = Literal["random", "herding"]
+ROWS = "rows"
+
+
+@dataclass
+class TaskwiseMethod(Method):
+    """Base of methods for known tasks: a teacher from each, and a memory that rests within them."""
+
+    needs = frozenset({"boundaries", "second_pass", "memory"})
+    logits_follow_criterion = False
+
+    mix: Literal["joint", "replay"] = "joint"
+    """How stored rows come back: joint shuffles them among the task's, once an epoch; replay draws
+    a batch of them at every step, as ER does."""
+
+    def make_retrieval(self) -> Retrieval:
+        """As `mix` says."""
+        return OncePerEpoch(self) if self.mix == "joint" else Uniform()
+
+    def make_update(self) -> Update:
+        """None within a task."""
+        return AtTaskEnd()
+
+    def make_teacher(self) -> Teacher:
+        """The network at the end of the last task."""
+        return TaskEndTeacher()
+
+    @property
+    def old_network(self) -> Teacher | None:
+        """The teacher; there is none in the first task."""
+        return self.teacher if self.teacher and self.teacher.known else None
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+        """Note how many rows an epoch has."""
+        assert data is not None
+        self.tensors[ROWS] = torch.tensor(len(data.y))
+        return None
+
+    def on_epoch_start(self, learner: Learner) -> None:
+        """Shuffle the memory into the epoch."""
+        if isinstance(self.retrieval, OncePerEpoch):
+            rows = int(self.tensors[ROWS])
+            self.retrieval.shuffle(len(learner.memory), rows, learner.randomness.retrieve)
+
+
+def balanced_batches(learner: Learner, data: TaskData, epochs: int) -> Iterator[Rows]:
+    """Batches with the same number of rows of each class, for fine-tuning at a task's end.
+
+    All of the memory, and as many rows of each class that it does not have, drawn anew for every
+    epoch. The last batch may be small: even a tiny set gives a step.
+    """
+    memory, own, size = learner.memory, learner.randomness.method, learner.options.batch
+    stored, quota = memory.rows(torch.arange(len(memory))), int(memory.class_counts.max())
+    missing = (~torch.isin(data.y, stored[Y])).nonzero().squeeze(1).cpu()
+    for _ in range(epochs):
+        fresh = missing[slots_per_class(data.y[missing], quota, own, replacement=False)]
+        raw, y = (
+            torch.cat([stored[name], values[fresh]])
+            for name, values in ((X, data.raw), (Y, data.y))
+        )
+        for rows in torch.split(torch.randperm(len(y), generator=own), size):
+            yield Rows(raw[rows], y[rows], learner.preprocess, learner.randomness.augment)
+
+
+def refill_by_class(learner: Learner, data: TaskData, exemplars: Exemplars) -> None:
+    """Let the memory keep the same number of rows of each class, old and new."""
+    rows = pooled(learner.memory, data)
+    order = _herded(learner, rows, data.y) if exemplars == "herding" else None
+    refill(learner, rows, rows[Y], order)
+
+
+def pooled(memory: Memory, data: TaskData, **fields: Tensor) -> dict[str, Tensor]:
+    """All stored rows, then the task's, which have the given fields besides inputs and labels."""
+    stored = memory.rows(torch.arange(len(memory)))
+    fresh = {X: data.raw, Y: data.y, **fields}
+    return {name: torch.cat([stored.get(name, new[:0]), new]) for name, new in fresh.items()}
+
+
+def refill(
+    learner: Learner, rows: dict[str, Tensor], groups: Tensor, order: Tensor | None = None
+) -> None:
+    """Let the memory hold the same number of these rows of each group and nothing else."""
+    memory, own = learner.memory, learner.randomness.method
+    chosen = choose_exemplars(groups, memory.capacity, own, order).to(memory.device)
+    memory.clear()
+    slots = torch.arange(len(chosen), device=memory.device)
+    memory.put(slots, {name: values[chosen] for name, values in rows.items()})
+
+
+def _herded(learner: Learner, rows: dict[str, Tensor], fresh: Tensor) -> Tensor:
+    """Positions in the order to keep them: classes with fresh rows herded, others as they were."""
+    is_fresh = torch.isin(rows[Y], fresh)
+    positions = is_fresh.nonzero().squeeze(1)
+    features, _ = plain_outputs(learner, rows[X][positions])
+    most = max(1, learner.memory.capacity // len(torch.unique(rows[Y])))
+    herded = positions.cpu()[herding_order(features, rows[Y][positions], most)]
+    return torch.cat([(~is_fresh).nonzero().squeeze(1).cpu(), herded])

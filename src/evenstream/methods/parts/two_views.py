@@ -1,0 +1,46 @@
+"""Training on two views of the same rows: as they are, and augmented as contrastive methods do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from evenstream.augment import Preprocess
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
+from evenstream.methods.base import Method, Need
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+
+@dataclass
+class TwoViews(Method):
+    """Base of the methods that see every row twice."""
+
+    own_view: ClassVar[str] = "resized-crop0.2{size}+flip+jitter+gray"
+    """The augmentation of the article; {size} is for the learner's, if it has one."""
+    needs: ClassVar[frozenset[Need]] = frozenset({"memory"})
+
+    view: Literal["own", "stream"] = "own"
+    """The augmented view of images: the article's, or the one that other methods get. Inputs that
+    are no images get the latter."""
+
+    def on_setup(self, learner: Learner) -> None:
+        """Make the second view; normalisation and size are the learner's."""
+        self.augmented = common = learner.preprocess
+        assert learner.input_kind is not None
+        if self.view == "own" and len(learner.input_kind.shape) == 3:
+            size = "" if common.size is None else f"@{common.size}"
+            self.augmented = Preprocess(self.own_view.format(size=size), common.mean, common.std)
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """The batch and a replayed one, in both views."""
+        return self.two_views(step.incoming, step.retrieve())
+
+    def two_views(self, *groups: Rows) -> list[Rows]:
+        """The groups un-augmented, then all of them augmented."""
+        for rows in groups:
+            rows.made = rows.plain()
+        return [*groups, *(replace(rows, preprocess=self.augmented, made=None) for rows in groups)]

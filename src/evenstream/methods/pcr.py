@@ -1,0 +1,56 @@
+"""PCR: contrast each row with the proxies of the classes in its batch, which is LAS on cosines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from evenstream.bounds import Within
+from evenstream.learner.heads import Head
+from evenstream.learner.step import Step
+from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.methods.base import register
+from evenstream.methods.parts.two_views import TwoViews
+
+
+@register("pcr")
+@dataclass
+class PCR(TwoViews):
+    """Logit Adjusted Softmax on a cosine head, over two views of the batch and of replayed rows.
+
+    Every row is contrasted with the class weights ("proxies") of all rows of the step, so class c
+    counts n_c times: the denominator is Σ_c n_c·exp(cos/T), that of LAS with τ = 1 and a window of
+    one batch. The losses differ by the mean of log n_y, which has no gradient.
+    """
+
+    citation = (
+        "Lin et al., PCR: Proxy-based Contrastive Replay for Online Class-Incremental Continual "
+        "Learning, 2023"
+    )
+    cost = "F(2b+2m) + G(2b+2m)"
+    why_not_las = (
+        "pcr is Logit Adjusted Softmax on a cosine head already; for other options of it use "
+        "er-las:head=cosine"
+    )
+
+    temperature: Annotated[float, Within(0.001)] = 0.09
+    """T: the cosines are divided by it."""
+    skip_first: bool = True
+    """Make no update while the memory is empty, as the public code does."""
+
+    def make_head(self) -> Head:
+        """Cosines over the temperature."""
+        return Head("cosine", 1 / self.temperature)
+
+    def make_adjustment(self) -> LogitAdjustment:
+        """τ = 1, counted over the rows of the step."""
+        return LogitAdjustment()
+
+    def loss(self, step: Step) -> Tensor | None:
+        """The adjusted loss over both views of all rows."""
+        if self.skip_first and not len(step.memory):
+            return None
+        x, y = step.joint()
+        return step.ce(step.net(x), y)

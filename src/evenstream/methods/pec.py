@@ -1,0 +1,169 @@
+"""PEC: each class has a small network that imitates a random one; the best imitation wins."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.bounds import Factor, Positive
+from evenstream.errors import InputError
+from evenstream.learner.optimizers import learning_rate
+from evenstream.learner.randomness import derive_seed
+from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
+from evenstream.methods.base import Method, Need, register
+from evenstream.methods.parts.imitation import (
+    imitation_network,
+    remaining_share,
+    squared_errors,
+    stack_weights,
+)
+from evenstream.slots.inference import InferenceRule, Model, Outputs
+from evenstream.slots.priors import pad_classes
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+TEACHER, UNTRAINED = "teacher", "untrained"
+SEEN, ANNOUNCED = "seen", "announced"
+
+
+def student_of(label: int) -> str:
+    """The name of a class's student and of its optimiser."""
+    return f"student-{label}"
+
+
+@register("pec")
+@dataclass
+class PEC(Method):
+    """Students learn a frozen random network's outputs, each on the rows of its own class only.
+
+    An input belongs to the class whose student errs least on it. No student ever sees another
+    class, so nothing is forgotten and the order of the classes does not matter. The learner's own
+    network is not used. Published with batches of one sample.
+    """
+
+    citation = (
+        "Zając et al., Prediction Error-based Classification for Class-Incremental Learning, 2024"
+    )
+    cost = "F(b) + G(b) of students and F(b) of a teacher, instead of the network's"
+    uses_memory = False
+    why_not_las = (
+        "it trains no softmax: a class's rows move the network of that class only, so class "
+        "frequencies cannot bias the others"
+    )
+
+    student_lr: Factor = 0.01
+    """Learning rate of the students' Adam."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """linear: a student's rate falls to 0 over the samples that its class has in the task, which
+    must be known in advance. constant: needs nothing from the stream."""
+    hidden: Positive = 10
+    """Hidden units of a student."""
+    teacher_width: Positive = 500
+    """Hidden units of the teacher, for each one of a student."""
+    outputs: Positive = 99
+    """Outputs of teacher and students."""
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+        """The number of samples of each class only where the rate follows it."""
+        return frozenset({"boundaries", "label_counts"} if self.schedule == "linear" else ())
+
+    def make_inference(self) -> InferenceRule:
+        """The students decide."""
+        return SmallestError(self)
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """The incoming batch only."""
+        return [step.incoming]
+
+    def loss(self, step: Step) -> None:
+        """The network has none: the students learn once the batch has been predicted."""
+
+    def after_step(self, step: Step) -> None:
+        """A step of each student whose class is in the batch."""
+        x, y = step.incoming.x, step.incoming.y
+        with torch.no_grad():
+            target = self.modules[TEACHER](x)
+        for label in torch.unique(y).tolist():
+            own, name = y == label, student_of(label)
+            error = F.mse_loss(self.modules[name](x[own]), target[own])
+            with learning_rate(self.optimizers[name], self.student_lr * self.rate(label)):
+                step.optimise(error, name)
+        if self.schedule == "linear":
+            counts = torch.bincount(y, minlength=step.n_classes)
+            self.tensors[SEEN] = counts + pad_classes(self.tensors[SEEN], step.n_classes)
+
+    def rate(self, label: int) -> float:
+        """What is left of a class's learning rate."""
+        if self.schedule == "constant":
+            return 1.0
+        seen = pad_classes(self.tensors[SEEN], label + 1)
+        return remaining_share(int(seen[label]), int(self.tensors[ANNOUNCED][label]))
+
+    def on_setup(self, learner: Learner) -> None:
+        """Draw the teacher and the weights that all students begin with."""
+        if not isinstance(self.inference, SmallestError):
+            raise InputError(
+                f"{self.spec} makes no sense: pec does not train the network that the rule "
+                f"{self.inference.name} asks; leave the rule out"
+            )
+        assert learner.input_kind is not None
+        example = learner.input_kind.example().to(learner.device)
+        inputs = learner.preprocess.plain(example).numel()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(learner.options.seed, "pec"))
+            teacher = imitation_network(inputs, self.hidden * self.teacher_width, self.outputs)
+            student = imitation_network(inputs, self.hidden, self.outputs)
+        self.modules[TEACHER] = teacher.to(learner.device).requires_grad_(False)
+        self.modules[UNTRAINED] = student.to(learner.device).requires_grad_(False)
+        self.add_students(0, len(learner.labels))
+
+    def on_new_classes(self, learner: Learner, first: int) -> None:
+        """A student for each."""
+        self.add_students(first, len(learner.labels))
+        self.note_announced(learner)
+
+    def add_students(self, first: int, last: int) -> None:
+        """Students of the classes `first` to `last` (exclusive), untrained."""
+        for label in range(first, last):
+            student = copy.deepcopy(self.modules[UNTRAINED]).requires_grad_(True)
+            self.modules[student_of(label)] = student
+            optimizer = torch.optim.Adam(student.parameters(), self.student_lr)
+            self.optimizers[student_of(label)] = optimizer
+
+    def on_epoch_start(self, learner: Learner) -> None:
+        """Every pass over a task's data begins with the full rate."""
+        self.tensors[SEEN] = torch.zeros(0, dtype=torch.int64, device=learner.device)
+        self.note_announced(learner)
+
+    def note_announced(self, learner: Learner) -> None:
+        """How many samples each class seen so far has in this task."""
+        counts = learner.task_counts or {}
+        announced = [counts.get(label, 0) for label in learner.labels]
+        self.tensors[ANNOUNCED] = torch.tensor(announced, dtype=torch.int64, device=learner.device)
+
+
+class SmallestError(InferenceRule):
+    """Minus the mean squared error of each class's student: the best imitation wins."""
+
+    def __init__(self, method: PEC) -> None:
+        self.__post_init__()
+        self.method = method
+
+    def prepare(self, model: Model) -> Any:
+        """The weights of all students, in the order of their classes."""
+        return stack_weights([self.method.modules[name] for name in self.method.optimizers])
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """One pass of all students."""
+        modules = self.method.modules
+        target = modules[TEACHER](outputs.x)
+        return -squared_errors(modules[UNTRAINED], prepared, outputs.x, target)

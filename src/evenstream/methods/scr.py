@@ -1,0 +1,95 @@
+"""SCR: supervised contrastive replay; predict the class whose stored samples lie nearest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from evenstream.bounds import Positive, Within
+from evenstream.errors import InputError
+from evenstream.learner.memory import X, Y
+from evenstream.learner.part import TaskData
+from evenstream.learner.rows import Rows, joint_view
+from evenstream.learner.step import Step
+from evenstream.methods.base import Need, register
+from evenstream.methods.parts.contrast import supervised_contrastive
+from evenstream.methods.parts.projection import PROJECTION, add_projection
+from evenstream.methods.parts.two_views import TwoViews
+from evenstream.slots.inference import InferenceRule
+from evenstream.slots.inference.class_means import NearestClassMean
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+REVIEW_FACTOR = 0.1
+
+
+@register("scr")
+@dataclass
+class SCR(TwoViews):
+    """Pull the views of a class together, push the others away; the head is not trained."""
+
+    citation = "Mai et al., Supervised Contrastive Replay, 2021"
+    cost = "F(2b+2m) + G(2b+2m)"
+    trained_groups = ("network", PROJECTION)
+    why_not_las = "it has no softmax over classes that could be adjusted"
+    logits_follow_criterion = False
+
+    temperature: Annotated[float, Within(0.001)] = 0.07
+    """T of the contrastive loss."""
+    projection: Positive = 128
+    """Dimensions of the projection, an MLP with one hidden layer as wide as the features."""
+    review: bool = False
+    """At the end of each task, one pass over the memory with a tenth of the gradient, as the
+    public code does. Needs task boundaries."""
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+        """A memory; boundaries for the review."""
+        return frozenset({"memory", "boundaries"} if self.review else {"memory"})
+
+    def make_inference(self) -> InferenceRule:
+        """Nearest class mean of the features, without the projection."""
+        return NearestClassMean()
+
+    def on_setup(self, learner: Learner) -> None:
+        """Make the second view and the projection."""
+        if not isinstance(self.inference, NearestClassMean):
+            raise InputError(
+                f"{self.spec} makes no sense: {self.name} does not train the head, so only the "
+                "rule ncm can predict"
+            )
+        super().on_setup(learner)
+        assert learner.network is not None
+        size = learner.network.head.in_features
+        layers = nn.Linear(size, size), nn.ReLU(), nn.Linear(size, self.projection)
+        add_projection(self, learner, nn.Sequential(*layers))
+
+    def loss(self, step: Step) -> Tensor | None:
+        """The contrastive loss over both views of all rows; none while the memory is empty."""
+        if not len(step.memory):
+            return None
+        x, y = step.joint()
+        return self.contrast(step.forward(x)[0], y)
+
+    def contrast(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The contrastive loss of projected features."""
+        embeddings = F.normalize(self.modules[PROJECTION](features), dim=1)
+        return supervised_contrastive(embeddings, labels, self.temperature)
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """The review: the memory in random order, in batches of the size of a step."""
+        if not self.review or learner.network is None:
+            return
+        memory, randomness, options = learner.memory, learner.randomness, learner.options
+        order = torch.randperm(len(memory), generator=randomness.method)
+        for slots in torch.split(order, options.batch + options.replay_batch):
+            stored = memory.rows(slots)
+            rows = Rows(stored[X], stored[Y], learner.preprocess, randomness.augment)
+            features = learner.network.features(joint_view(self.two_views(rows)))
+            loss = self.contrast(features, rows.y.repeat(2))
+            learner.optimise(REVIEW_FACTOR * loss, *self.trained_groups)

@@ -1,0 +1,23 @@
+"""The default: what the network says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from evenstream.learner.outputs import Outputs
+from evenstream.slots.inference.rule import InferenceRule, register_rule
+
+
+@register_rule("argmax")
+@dataclass
+class ArgMax(InferenceRule):
+    """The raw logits, without any adjustment, as the paper does at test time."""
+
+    gives_logits = True
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """The logits themselves."""
+        return outputs.logits

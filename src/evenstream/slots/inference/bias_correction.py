@@ -1,0 +1,144 @@
+"""Bias correction: two numbers undo the advantage of the newest task's classes (BiC's stage 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from evenstream.bounds import Count, Factor
+from evenstream.errors import InputError, NonFiniteLoss
+from evenstream.learner.memory import X, Y
+from evenstream.learner.outputs import Model, Outputs, plain_outputs
+from evenstream.learner.part import TaskData
+from evenstream.learner.step import Step
+from evenstream.slots.inference.rule import InferenceRule, register_rule
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+CURRENT, CORRECTION = "current", "correction"
+
+
+@register_rule("bias-corrected")
+@dataclass
+class BiasCorrected(InferenceRule):
+    """Logits of the last task's classes become α·z + β; α and β are fitted when the task is over.
+
+    BiC fits them on rows that it has kept from training. With any other method they are fitted on
+    the memory, every class weighing the same; it was trained on, so less of the bias shows there.
+    """
+
+    needs = frozenset({"boundaries"})
+
+    lr: Factor = 0.001
+    """Learning rate of Adam, which fits α and β."""
+    epochs: Count = 50
+    """Passes over the rows that they are fitted on; 0 is argmax."""
+
+    def on_setup(self, learner: Learner) -> None:
+        """There must be rows to fit on."""
+        if not learner.memory.capacity:
+            raise InputError(
+                f"{learner.method.spec} has no memory to fit the bias correction on; use a method "
+                "with a memory, or another inference rule"
+            )
+
+    @property
+    def correction(self) -> Tensor | None:
+        """The factors and the summands of all classes' logits, while there is a correction."""
+        return self.tensors.get(CORRECTION)
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+        """Only the newest correction is active, and the new task has none yet."""
+        for name in (CURRENT, CORRECTION):
+            self.tensors.pop(name, None)
+
+    def after_step(self, step: Step) -> None:
+        """Note which classes the task has."""
+        before = self.tensors.get(CURRENT, step.incoming.y[:0])
+        self.tensors[CURRENT] = torch.unique(torch.cat([before, step.incoming.y]))
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Fit on the memory, unless the method has fitted on rows that it held out."""
+        if self.correction is None and len(learner.memory):
+            labels = learner.memory.field(Y)
+            counts = torch.bincount(labels, minlength=len(learner.labels))
+            self.fit(learner, learner.memory.field(X), labels, 1 / counts.clamp_min(1))
+
+    def fit(
+        self, learner: Learner, raw: Tensor, y: Tensor, class_weights: Tensor | None = None
+    ) -> None:
+        """Fit α and β on these rows, un-augmented; the network does not change.
+
+        In the first task there are no other classes to have an advantage over.
+        """
+        classes = self.tensors.get(CURRENT, y[:0])
+        if len(classes) in (0, len(learner.labels)):
+            return
+        _, logits = plain_outputs(learner, raw)
+        current = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
+        current[classes] = True
+        bias = fit_bias(
+            logits,
+            y,
+            current,
+            lr=self.lr,
+            epochs=self.epochs,
+            batch=learner.options.batch,
+            generator=learner.randomness.method,
+            class_weights=class_weights,
+        )
+        unchanged = bias.new_tensor([1.0, 0.0])
+        self.tensors[CORRECTION] = torch.where(current, bias.unsqueeze(1), unchanged.unsqueeze(1))
+
+    def prepare(self, model: Model) -> Any:
+        """Factors and summands."""
+        return self.correction
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """The corrected logits; classes that came after the fit keep theirs."""
+        return corrected(outputs.logits, prepared)
+
+
+def corrected(logits: Tensor, correction: Tensor | None) -> Tensor:
+    """Logits times factors plus summands, for as many classes as the correction has."""
+    if correction is None:
+        return logits
+    factor, summand = correction
+    n = len(factor)
+    return torch.cat([logits[:, :n] * factor + summand, logits[:, n:]], 1)
+
+
+def fit_bias(
+    logits: Tensor,
+    y: Tensor,
+    current: Tensor,
+    *,
+    lr: float,
+    epochs: int,
+    batch: int,
+    generator: Generator,
+    class_weights: Tensor | None = None,
+) -> Tensor:
+    """(α, β) with the least cross-entropy of logits whose current columns are α·z + β.
+
+    Starts at (1, 0). With BiC's defaults and few rows it stays near there: a step of Adam moves
+    either number by `lr` at most, and there is about one step an epoch.
+    """
+    bias = torch.tensor([1.0, 0.0], device=logits.device, requires_grad=True)
+    optimizer = torch.optim.Adam([bias], lr)
+    for _ in range(epochs):
+        for rows in torch.split(torch.randperm(len(y), generator=generator), batch):
+            z = logits[rows]
+            z = torch.where(current, bias[0] * z + bias[1], z)
+            loss = F.cross_entropy(z, y[rows], class_weights)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    if not bool(torch.isfinite(bias).all()):
+        raise NonFiniteLoss("the bias correction is not finite; lower its lr (bias-corrected:lr=)")
+    return bias.detach()

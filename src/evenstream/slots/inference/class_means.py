@@ -1,0 +1,59 @@
+"""The inference rule that asks the memory instead of the head."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.bounds import Factor
+from evenstream.learner.heads import cosines
+from evenstream.learner.memory import X, Y
+from evenstream.learner.outputs import Model, Outputs
+from evenstream.slots.inference.rule import InferenceRule, register_rule
+
+ROWS_AT_A_TIME = 256
+
+
+@register_rule("ncm")
+@dataclass
+class NearestClassMean(InferenceRule):
+    """The class whose stored samples have the nearest mean, on features of length one.
+
+    The means are of length one, too, so the nearest in Euclidean distance is the one with the
+    highest cosine. A class without stored samples is never predicted; with an empty memory the
+    logits decide.
+    """
+
+    asked_each_step = False
+
+    scale: Factor = 10.0
+    """The factor on the cosines; only probabilities depend on it."""
+
+    def prepare(self, model: Model) -> Any:
+        """The classes in memory, and the sum of each one's features, which points as the mean does.
+
+        Un-augmented, in eval mode.
+        """
+        memory, network = model.memory, model.network
+        if not len(memory):
+            return None
+        classes, which = torch.unique(memory.field(Y), return_inverse=True)
+        sums = torch.zeros(len(classes), network.head.in_features, device=memory.device)
+        for slots in torch.split(torch.arange(len(memory)), ROWS_AT_A_TIME):
+            features = network.features(model.preprocess.plain(memory.field(X)[slots]))
+            sums.index_add_(0, which[slots], F.normalize(features, dim=1))
+        return classes, sums
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """Scaled cosines with the means."""
+        if prepared is None:
+            return outputs.logits
+        classes, sums = prepared
+        scores = torch.full_like(outputs.logits, -math.inf)
+        scores[:, classes] = self.scale * cosines(outputs.features, sums)
+        return scores

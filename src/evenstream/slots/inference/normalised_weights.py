@@ -1,0 +1,50 @@
+"""τ-normalisation: class weights of equal length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.bounds import Factor
+from evenstream.errors import InputError
+from evenstream.learner.outputs import Model, Outputs
+from evenstream.slots.inference.rule import InferenceRule, register_rule
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+
+@register_rule("normalised")
+@dataclass
+class NormalisedWeights(InferenceRule):
+    """Logits with w_c / ‖w_c‖^τ: no class wins by a longer weight. By default without bias."""
+
+    power: Factor = 1.0
+    """Exponent τ of the norm; 0 with keep_bias=true is argmax."""
+    keep_bias: bool = False
+    """Add the bias as it was trained."""
+
+    def logits(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Features times normalised weights; a weight of length zero stays."""
+        norms = weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        return F.linear(features, weight / norms**self.power, bias if self.keep_bias else None)
+
+    def on_setup(self, learner: Learner) -> None:
+        """Refuse a head whose weights have no length."""
+        if learner.method.head.head == "cosine":
+            raise InputError(
+                f"{learner.method.spec} makes no sense: in a cosine head no class wins by a longer "
+                "weight; use the rule argmax"
+            )
+
+    def prepare(self, model: Model) -> Any:
+        """The head."""
+        return model.network.head.weight, model.network.head.bias
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """The normalised logits of the seen classes."""
+        weight, bias = (part[: outputs.logits.shape[1]] for part in prepared)
+        return self.logits(outputs.features, weight, bias)

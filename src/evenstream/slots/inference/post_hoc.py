@@ -1,0 +1,66 @@
+"""Post-hoc correction: class frequencies leave the logits when predicting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from evenstream.bounds import Factor, Share
+from evenstream.errors import InputError
+from evenstream.learner.outputs import Model, Outputs
+from evenstream.learner.step import Step
+from evenstream.slots.inference.rule import InferenceRule, register_rule
+from evenstream.slots.priors import pad_classes
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+NOT_TWICE = (
+    "Logit Adjusted Softmax has taken the class frequencies out in training already; "
+    "subtracting them once more would favour rare classes"
+)
+
+
+@register_rule("post-hoc")
+@dataclass
+class PostHocCorrection(InferenceRule):
+    """Logits minus τ·log π: the class frequencies leave when predicting, not when training.
+
+    Exact for a network that has converged on a fixed distribution with frequencies π. In a stream
+    they keep changing, which is what Logit Adjusted Softmax is for. π is counted over the rows
+    that were trained on lately, replayed ones included: what the logits have taken in.
+    """
+
+    tau: Factor = 1.0
+    """Strength of the correction; 0 is argmax."""
+    decay: Share = 0.9
+    """How much of the counts is kept at each step; 1 counts the whole stream alike, as for a fixed
+    distribution."""
+
+    COUNTS = "label_counts"
+
+    def after_step(self, step: Step) -> None:
+        """Count the labels that were trained on."""
+        counts = torch.bincount(step.labels(), minlength=step.n_classes).double()
+        if self.COUNTS in self.tensors:
+            counts += self.decay * pad_classes(self.tensors[self.COUNTS], len(counts))
+        self.tensors[self.COUNTS] = counts
+
+    def on_setup(self, learner: Learner) -> None:
+        """Refuse to take the frequencies out twice."""
+        adjustment = learner.method.adjustment
+        if adjustment is not None and adjustment.tau > 0:
+            raise InputError(f"{learner.method.spec} makes no sense: {NOT_TWICE}")
+
+    def prepare(self, model: Model) -> Any:
+        """The counts."""
+        return self.tensors.get(self.COUNTS, torch.zeros(0))
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """The logits minus τ·log π; a class counts as one row at least."""
+        counts = pad_classes(prepared, outputs.logits.shape[1]).clamp_min(1)
+        log_prior = (counts / counts.sum()).log().float()
+        return outputs.logits - self.tau * log_prior.to(outputs.logits.device)

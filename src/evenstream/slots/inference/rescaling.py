@@ -1,0 +1,100 @@
+"""Rescaling (IL2M): old classes get back the confidence that they had when they were new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.learner.outputs import Model, Outputs
+from evenstream.learner.part import TaskData
+from evenstream.learner.step import Step
+from evenstream.slots.inference.rule import InferenceRule, register_rule
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+OLD, FIRST, OWN, TOP = "old", "first", "own", "top"
+LEAST = 1e-6
+
+
+@register_rule("rescaled")
+@dataclass
+class Rescaled(InferenceRule):
+    """If a new class is on top, multiply the probability of each old class by a factor of its own.
+
+    It is μ_first/μ_now · κ_now/κ_first: μ is the mean probability of the class on its own training
+    rows, κ the mean probability on top on rows of new classes; first in the task that brought the
+    class, now in this one. Both are summed up in training, over the task's last epoch. A class
+    without rows in memory keeps its probability.
+    """
+
+    needs = frozenset({"boundaries"})
+
+    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+        """Classes whose first task is over are old from now on."""
+        old = self.tensors[FIRST].shape[1] if FIRST in self.tensors else 0
+        self.tensors[OLD] = torch.tensor(old)
+
+    def on_epoch_start(self, learner: Learner) -> None:
+        """Sum up anew."""
+        for name in (OWN, TOP):
+            self.tensors.pop(name, None)
+
+    def after_step(self, step: Step) -> None:
+        """Add the probabilities that the step's rows had before the update."""
+        for rows in step.groups:
+            logits = step.logits_of(rows)
+            if logits is None:
+                continue
+            p = logits[:, : step.n_classes].softmax(1).double()
+            own = p.gather(1, rows.y.unsqueeze(1)).squeeze(1)
+            self._add(OWN, own, rows.y, step.n_classes)
+            new = rows.y >= self.tensors[OLD]
+            self._add(TOP, p[new].amax(1), torch.zeros_like(rows.y[new]), 1)
+
+    def _add(self, name: str, values: Tensor, columns: Tensor, width: int) -> None:
+        """Add values and their number to the columns of a table of sums."""
+        sums = self.tensors.get(name, values.new_zeros(2, 0))
+        added = torch.stack([values, torch.ones_like(values)])
+        sums = F.pad(sums, (0, width - sums.shape[1]))
+        self.tensors[name] = sums.index_add(1, columns, added)
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Keep the two means of each class that was new."""
+        if OWN not in self.tensors:
+            return
+        own, top = self._mean(OWN), self._mean(TOP)
+        first = self.tensors.get(FIRST, own.new_zeros(2, 0))
+        new = own[first.shape[1] :]
+        self.tensors[FIRST] = torch.cat([first, torch.stack([new, top.expand(len(new))])], 1)
+
+    def _mean(self, name: str) -> Tensor:
+        """Means of a table; NaN where nothing was added."""
+        sums = self.tensors[name]
+        return sums[0] / sums[1]
+
+    def prepare(self, model: Model) -> Any:
+        """Logarithms of old classes' factors: added to logits they multiply probabilities."""
+        old = int(self.tensors.get(OLD, 0))
+        if not old or OWN not in self.tensors:
+            return torch.zeros(0)
+        first, confidence = self.tensors[FIRST][:, :old]
+        factors = rescaling(first, self._mean(OWN)[:old], self._mean(TOP), confidence)
+        return factors.log().float()
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """Logits, rescaled in the rows with a new class on top."""
+        logits, log_factors = outputs.logits, prepared.to(outputs.logits.device)
+        old = len(log_factors)
+        new_on_top = logits.argmax(1, keepdim=True) >= old
+        return torch.cat([logits[:, :old] + new_on_top * log_factors, logits[:, old:]], 1)
+
+
+def rescaling(first: Tensor, now: Tensor, confidence: Tensor, first_confidence: Tensor) -> Tensor:
+    """μ_first/μ_now · κ_now/κ_first; 1 where one of them is not known (NaN)."""
+    factors = first.clamp_min(LEAST) / now.clamp_min(LEAST) * confidence / first_confidence
+    return factors.nan_to_num(1.0)

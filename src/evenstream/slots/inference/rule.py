@@ -1,0 +1,77 @@
+"""What an inference rule is, and the table of rules by name.
+
+The class with the highest score is predicted; softmax of the scores gives probabilities. A rule is
+a part of the learner: it may keep statistics of its own (`after_step`, `on_task_end`). Its typed
+fields are its options, so that any method can be given another one by name: `er-las@ncm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor
+
+from evenstream.bounds import check_bounds
+from evenstream.errors import InputError, UnknownName
+from evenstream.learner.outputs import Model, Outputs
+from evenstream.learner.part import Part
+from evenstream.options_text import option_types, read_options, write_options
+
+R = TypeVar("R", bound="type[InferenceRule]")
+
+
+@dataclass
+class InferenceRule(Part):
+    """Scores the seen classes. Scoring has no side effects."""
+
+    name: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What the stream must provide, in the words of `Method.needs`."""
+    asked_each_step: ClassVar[bool] = True
+    """Whether it is cheap enough to measure the accuracy of every incoming batch."""
+    gives_logits: ClassVar[bool] = False
+    """Whether the scores are logits of the network, so that known class priors can be added."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_bounds(self)
+
+    def prepare(self, model: Model) -> Any:
+        """What the rule needs once for a whole call of `predict` (class means, weights, ...)."""
+        return None
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """One score for each input and seen class."""
+        raise NotImplementedError
+
+    @property
+    def spec(self) -> str:
+        """How the rule is written: NAME[:key=value,...] with everything that is not default."""
+        options = write_options(self)
+        return f"{self.name}:{options}" if options else self.name
+
+
+RULES: dict[str, type[InferenceRule]] = {}
+
+
+def register_rule(name: str) -> Callable[[R], R]:
+    """Make a rule known by name: METHOD@NAME."""
+
+    def add(cls: R) -> R:
+        if name in RULES and RULES[name].__qualname__ != cls.__qualname__:
+            raise InputError(f"an inference rule named {name!r} is registered already")
+        cls.name = name
+        RULES[name] = cls
+        return cls
+
+    return add
+
+
+def make_rule(spec: str) -> InferenceRule:
+    """Build a rule from `NAME[:key=value,...]`."""
+    name, _, text = spec.partition(":")
+    if name not in RULES:
+        raise UnknownName("inference rule", name, RULES)
+    return RULES[name](**read_options("inference rule", name, text, option_types(RULES[name])))

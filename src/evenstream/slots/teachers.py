@@ -1,0 +1,93 @@
+"""The teacher slot: an earlier or averaged network that a loss compares the student with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from evenstream.learner.averaging import average_into
+from evenstream.learner.classifier import Classifier, frozen_copy
+from evenstream.learner.part import Part, TaskData
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+    from evenstream.learner.step import Step
+
+NETWORK, KNOWN = "network", "known"
+
+
+class Teacher(Part):
+    """A frozen network in eval mode, None before the first one was saved."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What the stream must provide, in the words of `Method.needs`."""
+
+    @property
+    def network(self) -> Classifier | None:
+        """The network that teaches."""
+        module = self.modules.get(NETWORK)
+        assert module is None or isinstance(module, Classifier)
+        return module
+
+    @property
+    def known(self) -> int:
+        """Classes that the teacher has seen; its logits of others mean nothing."""
+        return int(self.tensors[KNOWN]) if KNOWN in self.tensors else 0
+
+    def outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features, and logits of the classes it knows, without gradients."""
+        assert self.network is not None
+        with torch.no_grad():
+            features = self.network.features(x)
+            return features, self.network.logits(features)[:, : self.known]
+
+    def follow(self, network: Classifier, n_classes: int) -> None:
+        """Become a copy of the network as it is now."""
+        self.modules[NETWORK] = frozen_copy(network)
+        self.tensors[KNOWN] = torch.tensor(n_classes)
+
+
+class TaskEndTeacher(Teacher):
+    """The network as it was at the end of the last task (Algorithm 3)."""
+
+    needs = frozenset({"boundaries"})
+
+    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+        """Copy the network, if the task had any data."""
+        if learner.network is not None:
+            self.follow(learner.network, len(learner.labels))
+
+
+class PeriodicTeacher(Teacher):
+    """The network as it was at the last step that is a multiple of `every`: needs no tasks."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self.every = every
+
+    def after_step(self, step: Step) -> None:
+        """Copy the network now and then."""
+        if step.number % self.every == 0:
+            self.follow(step.network, step.n_classes)
+
+
+class MovingAverageTeacher(Teacher):
+    """A moving average of the network's weights: needs no tasks, and is there from the first step.
+
+    Args:
+        keep: how much of the average is kept at each step; the rest comes from the network.
+    """
+
+    def __init__(self, keep: float) -> None:
+        super().__init__()
+        self.keep = keep
+
+    def after_step(self, step: Step) -> None:
+        """Move the average a bit towards the network; it starts as a copy."""
+        if self.network is None:
+            self.follow(step.network, step.n_classes)
+            return
+        average_into(self.network, step.network, self.keep)
+        self.tensors[KNOWN] = torch.tensor(step.n_classes)

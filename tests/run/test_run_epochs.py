@@ -1,0 +1,143 @@
+"""Several passes over a task, and methods that look at a task's data more than once."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from evenstream.checkpoint import has_checkpoint, read_checkpoint
+from evenstream.errors import InputError
+from evenstream.methods import METHODS
+from evenstream.methods.er import ER
+from evenstream.run import preparation, runner
+from evenstream.run.interruption import Interrupted
+from evenstream.run.runner import resume_run, start_run
+from evenstream.streams import open_stream
+from small_runs import StopAfter, outcome, save_table, small_config
+
+STEPS = 10
+"""Of one epoch of one task."""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return save_table(tmp_path_factory.mktemp("data") / "table.npz")
+
+
+@dataclass
+class Peeking(ER):
+    """Holds out three rows, counts epochs, and trains once more when the task ends."""
+
+    name = "peeking"
+    needs = frozenset({"boundaries", "second_pass"})
+
+    def on_task_start(self, learner, data):
+        self.tensors["held"] = data.raw[[0, 5, 7]]
+        return [0, 5, 7]
+
+    def on_epoch_start(self, learner):
+        self.tensors["epochs"] = self.tensors.get("epochs", torch.tensor(0)) + 1
+
+    def loss(self, step):
+        rows = step.incoming.raw[:, None] == self.tensors["held"]
+        assert not rows.all(2).any(), "trained on a row that was held out"
+        return super().loss(step)
+
+    def on_task_end(self, learner, data):
+        if self.fails:
+            raise KeyboardInterrupt
+        logits = learner.network(learner.preprocess.plain(data.raw))
+        learner.optimise(learner.criterion.score(logits, data.y), "network")
+
+    fails = False
+
+
+@pytest.fixture
+def peeking(monkeypatch):
+    monkeypatch.setitem(METHODS, "peeking", Peeking)
+    return Peeking
+
+
+def test_each_epoch_shows_every_sample_once_in_an_order_of_its_own(table):
+    stream = open_stream(str(table), tasks=2, seed=3)
+    orders = []
+    for epoch in range(3):
+        rows = np.concatenate([b.x for b in stream.batches(1, 4, epoch=epoch)])
+        orders.append([tuple(row) for row in rows])
+    assert all(Counter(order) == Counter(orders[0]) for order in orders)
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    first = np.concatenate([b.x for b in stream.batches(1, 4)])
+    assert [tuple(row) for row in first] == orders[0]
+
+
+def test_rows_that_are_held_out_are_left_out_of_every_epoch(table):
+    stream = open_stream(str(table), tasks=2)
+    x, labels = stream.task_data(0)
+    held = [0, 3, 38]
+    assert stream.steps(0, 4, held_out=3) == 10 and stream.steps(0, 4) == 10
+    for epoch in range(2):
+        shown = list(stream.batches(0, 4, epoch=epoch, held_out=held))
+        rows = Counter(tuple(row) for batch in shown for row in batch.x)
+        assert rows == Counter(tuple(row) for row in np.delete(x, held, axis=0))
+        assert sum(len(batch.labels) for batch in shown) == len(labels) - 3
+
+
+def test_epochs_are_steps(table, tmp_path):
+    found = start_run(small_config(table, epochs=3), tmp_path / "run")
+    assert found["steps"] == 2 * 3 * STEPS
+    once = start_run(small_config(table), tmp_path / "once")
+    assert once["steps"] == 2 * STEPS
+
+
+@pytest.mark.parametrize("steps", [4, STEPS, STEPS + 1, 2 * STEPS - 1, 2 * STEPS, 3 * STEPS + 3])
+@pytest.mark.parametrize("method", ["er-las", "peeking"])
+def test_a_run_stopped_in_any_epoch_goes_on_exactly(table, tmp_path, peeking, method, steps):
+    config = small_config(table, method, epochs=2, checkpoint_every=1000)
+    start_run(config, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        start_run(config, tmp_path / "cut", stop=StopAfter(steps))
+    resume_run(tmp_path / "cut")
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_a_task_end_that_is_cut_off_is_made_again_from_just_before(
+    table, tmp_path, peeking, monkeypatch
+):
+    config = small_config(table, "peeking", epochs=2, checkpoint_every=1000)
+    start_run(config, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(peeking, "fails", True)
+        with pytest.raises(KeyboardInterrupt):
+            start_run(config, tmp_path / "cut")
+    assert has_checkpoint(tmp_path / "cut/checkpoint")
+    saved = read_checkpoint(tmp_path / "cut/checkpoint")
+    assert saved["learner"]["step"] == 2 * STEPS and saved["learner"]["in_task"]
+    trained = []
+    real = runner._Run._learn
+    monkeypatch.setattr(
+        runner._Run, "_learn", lambda run, batch: (trained.append(run.at.task), real(run, batch))
+    )
+    resume_run(tmp_path / "cut")
+    assert set(trained) == {1}, "the first task was trained again"
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_hooks_of_a_run(table, tmp_path, peeking):
+    start_run(small_config(table, "peeking", epochs=3), tmp_path / "run")
+    saved = read_checkpoint(tmp_path / "run/checkpoint")
+    assert int(saved["learner"]["parts"][0]["tensors"]["epochs"]) == 2 * 3
+
+
+def test_streams_without_boundaries_have_one_epoch(table, tmp_path):
+    stream = f"c-{table}:boundaries=false"
+    with pytest.raises(InputError, match="one epoch only"):
+        start_run(small_config(stream, epochs=2), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_that_does_not_fit_into_memory_is_refused(table, tmp_path, peeking, monkeypatch):
+    monkeypatch.setattr(preparation, "MOST_TASK_BYTES", 100)
+    with pytest.raises(InputError, match="peeking looks at a whole task's data at once"):
+        start_run(small_config(table, "peeking"), tmp_path / "run")
