@@ -1,0 +1,1 @@
+"""Experiments: tables of many runs, written down in a file."""

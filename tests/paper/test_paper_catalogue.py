@@ -1,0 +1,206 @@
+"""The paper's experiments: all of them, with its protocol, and small enough at other scales."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from evenstream.data.registry import DATASETS
+from evenstream.paper import descriptions, experiments, notes, printed
+from evenstream.paper.catalogue import _notes, printed_lines
+from evenstream.run.config import RunConfig
+from evenstream.run.preparation import prepare
+from evenstream.streams import STREAMS, read_spec
+from evenstream.sweep.experiment import check_options
+
+TABLES = [
+    "tab:class cl", "tab:imagenet-inat", "tab:blurry cl", "tab:rehearsal gain", "tab:general gain",
+    "tab:ablation study", "tab:training time", "tab:dataset", "tab:class cl mnist",
+    "tab:rehearsal-free mnist", "tab:various bs", "tab:varying bs", "tab:one incoming",
+    "tab:imbalance mitigation", "tab:offline accuracy", "tab:class cl forget", "tab:inat cbl",
+]  # fmt: skip
+FIGURES = [
+    "fig:er-las", "fig:sensitive", "fig:inat class", "fig:general", "fig:contrast",
+    "fig:pred imagenet",
+]  # fmt: skip
+ALL = sorted(experiments())
+
+
+def runs(name, scale=None):
+    """The first run of each cell, with the cell."""
+    experiment = experiments()[name]
+    return [(cell, experiment.configs(cell, scale)[0]) for cell in experiment.cells(scale)]
+
+
+def test_all_tables_and_figures_are_there():
+    assert (len(TABLES), len(FIGURES)) == (17, 6)
+    found = [entry.source for entry in [*experiments().values(), *descriptions().values()]]
+    assert sorted(found) == sorted([*TABLES, *FIGURES, "sec:limitation", "sec:experiment"])
+    assert not experiments().keys() & descriptions().keys()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_experiment_has_the_papers_scale_and_two_smaller_ones(name):
+    experiment = experiments()[name]
+    assert experiment.name == name and experiment.scale_names == ["paper", "cpu", "smoke"]
+    assert experiment.seeds == 10
+    counts = [len(experiment.cells(scale)) for scale in experiment.scale_names]
+    assert counts == sorted(counts, reverse=True)
+    assert all(experiment.at(scale).seeds <= 5 for scale in ("cpu", "smoke"))
+    for scale in experiment.scale_names:
+        check_options(experiment, scale)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if printed(name)])
+def test_every_printed_number_has_a_cell_and_every_cell_of_a_table_its_numbers(name):
+    experiment = experiments()[name]
+    cells = experiment.cells()
+    for value in printed(name):
+        assert any(value.belongs_to(cell) for cell in cells)
+        assert value.source == experiment.source
+    if experiment.source.startswith("tab:"):
+        for cell in cells:
+            own = [value.metric for value in printed(name) if value.belongs_to(cell)]
+            assert set(experiment.metrics) <= set(own)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_protocol_is_the_papers(name):
+    for cell, run in runs(name):
+        large = "imagenet" in run.network
+        batch = 128 if large else 32
+        other = name in ("batch-sizes", "contrastive", "single-samples") or run.method.startswith(
+            "pec"
+        )
+        assert run.batch == batch or other
+        assert run.replay_batch == batch or other
+        if name in ("batch-sizes", "contrastive"):
+            assert run.replay_batch == run.batch == cell["batch"]
+        assert (run.momentum, run.weight_decay, run.class_order) == (0, 0, "label")
+        adam = cell["method"] == "ocm"
+        assert (run.optimizer, run.lr) == (("adam", 0.001) if adam else ("sgd", 0.03))
+        assert run.epochs == (50 if name == "offline" else 1)
+        assert run.network == ("mlp" if "mnist" in run.stream else run.network)
+        assert run.network in ("mlp", "resnet18", "resnet18-imagenet")
+
+
+def test_hyper_parameters_of_the_appendix():
+    found = {}
+    for name in ALL:
+        for cell, run in runs(name):
+            found.setdefault((cell["method"], cell["stream"]), set()).add(run.method)
+    for method, stream, wanted in (
+        ("der++", "c-cifar10", "der++:alpha=0.1,beta=0.5"),
+        ("ss-il", "c-cifar100", "ss-il:refresh=100"),
+        ("clib", "b-cifar100", "clib:period=3"),
+        ("er-cba", "c-cifar10", "er-cba:adaptor_lr=0.001"),
+        ("er-cba", "c-cifar100", "er-cba:adaptor_lr=0.01"),
+        ("er-cba", "c-tinyimagenet", "er-cba:adaptor_lr=0.01"),
+        ("mir-las", "c-cifar100", "mir-las:subsample=160"),
+        ("aser", "c-cifar100", "aser:neighbours=5,per_class=6"),
+        ("ocs", "c-cifar100", "ocs:affinity=1000.0"),
+        ("lwf", "s-cifar100", "lwf:weight=0.5,temperature=2.0"),
+        ("lwf-las", "c-cifar10", "lwf-las:weight=0.5,temperature=2.0"),
+        ("lucir-las", "s-cifar100", "lucir-las:weight=5.0"),
+        ("geodl", "s-cifar100", "geodl:weight=5.0"),
+        ("scr", "c-cifar10", "scr:temperature=0.07"),
+        ("e2e", "c-cifar10", "e2e:fine_tune_lr=0.003,fine_tune_epochs=30"),
+        ("lucir-full", "c-cifar10", "lucir-full:weight=5.0,hardest=2,margin=0.5"),
+    ):
+        assert found[method, stream] == {wanted}
+    (bic,) = found["bic", "c-cifar10"]
+    assert bic.startswith("bic:temperature=2.0,held_out=0.1,bias_epochs=50,")
+
+
+def test_tables_share_their_runs():
+    accuracy, forgetting = ({run for _, run in runs(name)} for name in (
+        "class-incremental", "class-incremental-forgetting"
+    ))  # fmt: skip
+    assert forgetting < accuracy
+    assert {run for _, run in runs("training-time")} < accuracy
+    assert {run for _, run in runs("inaturalist-balanced")} < {
+        run for _, run in runs("long-sequences")
+    }
+
+
+def test_the_stated_limitations_are_experiments():
+    domain = experiments()["domain-incremental"]
+    assert {cell["method"] for cell in domain.cells()} == {"er", "er-las"}
+    assert {cell["stream"] for cell in domain.cells()} == {"d-cifar100"}
+    assert {run.memory for _, run in runs("rehearsal-free")} == {0}
+    assert "las" in {cell["method"] for cell in experiments()["rehearsal-free"].cells()}
+
+
+def test_the_grid_of_tau_and_window():
+    cells = experiments()["sensitivity"].cells("cpu")
+    pairs = {(cell["method:tau"], cell["method:window"]) for cell in cells}
+    assert pairs == {(tau, l) for tau in (0.25, 0.5, 1, 2, 4) for l in (1, 2, 5, 20, 100)}  # noqa: E741
+    assert all(run.stream == "c-cifar100:fraction=0.2" for _, run in runs("sensitivity", "cpu"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_smaller_scales_need_no_gpu_and_no_large_data(name):
+    for scale, small in (("cpu", {"mnist", "cifar10", "cifar100"}), ("smoke", {"digits"})):
+        for _, run in runs(name, scale):
+            assert read_spec(run.stream).dataset in small
+            assert run.network not in ("resnet18", "resnet18-imagenet")
+
+
+SOME = ["blurry", "contrastive", "domain-incremental"]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in SOME else pytest.param(n, marks=pytest.mark.slow) for n in ALL]
+)
+def test_the_smallest_scale_can_run(name):
+    for _, run in runs(name, "smoke"):
+        prepare(run)
+
+
+def test_data_sets_are_those_of_the_registry():
+    for line in printed_lines("data-sets"):
+        described = DATASETS[line["dataset"]].description
+        train, test, classes = (int(line[column]) for column in ("train", "test", "classes"))
+        assert any(f"{n:,}" in described for n in (train, train + test)), described
+        assert f"{classes:,}" in described
+        side = line["image_size"].rpartition("x")[2]
+        protocol = next(s.protocol for s in STREAMS.values() if s.dataset == line["dataset"])
+        assert f"{side}x{side}" in described or f"@{side}" in protocol.augment
+
+
+def test_descriptions_are_of_streams_that_there_are():
+    for description in descriptions().values():
+        assert set(description.streams) <= set(STREAMS)
+    assert [STREAMS[s].dataset for s in descriptions()["data-sets"].streams] == [
+        line["dataset"] for line in printed_lines("data-sets")
+    ]
+    assert STREAMS["c-inaturalist"].tasks == 26 and STREAMS["s-cifar100"].tasks == 20
+
+
+def test_notes_are_about_what_there_is():
+    known = experiments().keys() | descriptions().keys()
+    assert {name for note in _notes()["note"] for name in note["experiments"]} <= known
+    assert any("10.7" in note and "29.1" in note for note in notes("class-incremental-forgetting"))
+    assert all("\n" not in note for name in known for note in notes(name))
+
+
+def test_the_catalogue_needs_no_pytorch():
+    code = (
+        "import sys\nfrom evenstream import paper\npaper.experiments()\npaper.printed('ablation')\n"
+    )
+    code += "sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_settings_are_written_out_and_not_left_to_defaults():
+    """What a run of the paper depends on is in the file, even where it is the stream's default."""
+    folder = Path(sys.modules["evenstream.paper"].__file__).parent / "experiments"
+    assert {path.stem for path in folder.glob("*.toml")} == set(ALL)
+    names = {field.name for field in fields(RunConfig)}
+    for name in ALL:
+        experiment = experiments()[name]
+        rules = [key for rule in experiment.when for key in rule.settings]
+        written = {*experiment.settings, *experiment.grid, *rules} & names
+        assert {"network", "augment", "batch", "lr", "memory"} <= written

@@ -1,0 +1,337 @@
+"""Experiments: from a TOML file to cells and configurations."""
+
+import itertools
+import json
+import subprocess
+import sys
+
+import pytest
+import tomli_w
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenstream.cli.settings import Settings
+from evenstream.errors import EvenstreamError, InputError, UnknownName
+from evenstream.run import environment
+from evenstream.run.runner import start_run
+from evenstream.streams import STREAMS
+from evenstream.sweep import experiment as module
+from evenstream.sweep.experiment import METRICS, Cell, check_options, read_experiment
+from small_runs import save_table, small_config
+
+SMALL = {
+    "name": "small",
+    "title": "A small one",
+    "seeds": 2,
+    "metrics": ["A_T"],
+    "rows": ["method"],
+    "grid": {"method": ["er", "er-las"], "stream": ["c-digits"]},
+}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read an experiment that has these entries instead of those of the small one."""
+
+    def reading(**entries):
+        path = tmp_path / "experiment.toml"
+        path.write_text(tomli_w.dumps({**SMALL, **entries}))
+        return read_experiment(path)
+
+    return reading
+
+
+def only(experiment, scale=None, **keys):
+    """The first run of the only cell with these keys."""
+    cells = [c for c in experiment.cells(scale) if all(c[k] == v for k, v in keys.items())]
+    (cell,) = cells
+    return experiment.configs(cell, scale)[0]
+
+
+# ---- what a file means -----------------------------------------------------------------------
+
+
+def test_the_example_in_the_documentation(tmp_path):
+    lines = module.__doc__.split("\n\n", 1)[1].split("\nA key is")[0]
+    path = tmp_path / "example.toml"
+    path.write_text("\n".join(line.removeprefix("    ") for line in lines.splitlines()))
+    example = read_experiment(path)
+    check_options(example)
+    assert len(example.cells()) == 2 * 2 * 3 - 2 + 1
+    assert len(example.cells("quick")) == 2 * 1 * 3 + 1
+    run = only(example, method="mir-las", stream="c-digits", **{"method:tau": 2})
+    assert run.method == "mir-las:tau=2,subsample=50" and run.memory == 200
+    small = only(example, "quick", method="er-las", **{"method:tau": 0.5})
+    assert (small.method, small.stream) == ("er-las:tau=0.5", "c-digits:fraction=0.2")
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.sampled_from(["er", "er-las", "mir"]), min_size=1, unique=True),
+    st.lists(st.sampled_from(["c-digits", "c-mnist"]), min_size=1, unique=True),
+    st.lists(st.integers(0, 500), min_size=1, max_size=4, unique=True),
+    st.integers(1, 4),
+)
+def test_cells_are_the_product_and_each_has_a_run_for_every_seed(
+    tmp_path_factory, methods, streams, memories, seeds
+):
+    path = tmp_path_factory.mktemp("experiment") / "one.toml"
+    grid = {"memory": memories, "method": methods, "stream": streams}
+    path.write_text(tomli_w.dumps({**SMALL, "seeds": seeds, "grid": grid}))
+    experiment = read_experiment(path)
+    wanted = list(itertools.product(memories, methods, streams))
+    assert [tuple(value for _, value in cell.keys) for cell in experiment.cells()] == wanted
+    assert all([key for key, _ in cell.keys] == list(grid) for cell in experiment.cells())
+    configs = [run for cell in experiment.cells() for run in experiment.configs(cell)]
+    assert len(set(configs)) == len(wanted) * seeds
+    for cell, (memory, method, stream) in zip(experiment.cells(), wanted, strict=True):
+        runs = experiment.configs(cell)
+        assert [run.seed for run in runs] == list(range(seeds))
+        assert {(run.memory, run.method, run.stream) for run in runs} == {(memory, method, stream)}
+
+
+@pytest.mark.parametrize("stream", [*STREAMS, "b-mnist:minor=3"])
+def test_defaults_are_those_of_the_command_line(read, stream):
+    experiment = read(grid={"method": ["er"], "stream": [stream]})
+    plain, _, options = stream.partition(":")
+    protocol = STREAMS[plain].protocol if plain in STREAMS else STREAMS["c-mnist"].protocol
+    if options:
+        protocol = module.replace(protocol, eval_every=5)
+    assert only(experiment) == Settings(stream=stream).resolve("er", protocol)
+
+
+def test_settings_cells_and_rules_count_in_that_order(read):
+    experiment = read(
+        settings={"memory": 10, "lr": 0.5, "batch": 7},
+        grid={"method": ["er", "mir"], "stream": ["c-digits"], "lr": [0.1, 0.2]},
+        when=[
+            {"match": {"method": "mir"}, "set": {"batch": 3, "method:subsample": 9}},
+            {"match": {"method": "mir", "lr": [0.2]}, "set": {"batch": 4, "lr": 0.9}},
+        ],
+        scale={"small": {"settings": {"batch": 5, "memory": 6}}},
+    )
+    assert (
+        only(experiment, method="er", lr=0.1).batch,
+        only(experiment, method="er", lr=0.1).lr,
+    ) == (7, 0.1)
+    first, second = (only(experiment, method="mir", lr=lr) for lr in (0.1, 0.2))
+    assert (first.batch, first.lr, first.method) == (3, 0.1, "mir:subsample=9")
+    assert (second.batch, second.lr, second.memory) == (4, 0.9, 10)
+    assert only(experiment, "small", method="er", lr=0.2).batch == 5
+    assert only(experiment, "small", method="mir", lr=0.1).batch == 3  # rules come last
+    assert only(experiment, "small", method="mir", lr=0.1).memory == 6
+
+
+def test_a_scale_has_its_own_seeds_grid_and_rules(read):
+    experiment = read(
+        base="paper",
+        scale={
+            "tiny": {
+                "seeds": 1,
+                "grid": {"stream": ["c-mnist", "d-mnist"]},
+                "when": [{"match": {"stream": "d-mnist"}, "set": {"lr": 0.5}}],
+            },
+            "same": {},
+        },
+    )
+    assert experiment.scale_names == ["paper", "tiny", "same"]
+    assert [len(experiment.cells(scale)) for scale in experiment.scale_names] == [2, 4, 2]
+    assert experiment.cells() == experiment.cells("paper") == experiment.cells("same")
+    cell = experiment.cells("tiny")[1]
+    assert [run.lr for run in experiment.configs(cell, "tiny")] == [0.5]
+    assert [run.seed for run in experiment.configs(cell, "tiny", seeds=3)] == [0, 1, 2]
+    with pytest.raises(UnknownName, match="unknown scale of small 'tinny'; did you mean tiny"):
+        experiment.cells("tinny")
+
+
+def test_cells_can_be_left_out_and_added(read):
+    experiment = read(
+        grid={"method": ["er", "mro"], "stream": ["c-digits"], "memory": [0, 10, 20]},
+        skip=[{"method": "mro", "memory": [0, 20]}],
+        cell=[{"memory": 99, "stream": "d-digits", "method": "joint"}],
+    )
+    assert [(cell["method"], cell["memory"]) for cell in experiment.cells()] == [
+        ("er", 0), ("er", 10), ("er", 20), ("mro", 10), ("joint", 99)
+    ]  # fmt: skip
+    assert str(experiment.cells()[-1]) == "joint, d-digits, memory 99"
+    assert {Cell(experiment.cells()[0].keys), *experiment.cells()} == set(experiment.cells())
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "wanted"),
+    [
+        ("er-las", {"method:tau": float("inf")}, "er-las:tau=inf"),
+        ("er-las:tau=2@ncm", {"method:window": 5}, "er-las:tau=2,window=5@ncm"),
+        ("er-obc", {"method:surrogate_head": True}, "er-obc:surrogate_head=true"),
+    ],
+)
+def test_options_of_methods(read, method, options, wanted):
+    experiment = read(settings=options, grid={"method": [method], "stream": ["c-digits"]})
+    assert only(experiment).method == wanted
+    check_options(experiment)
+
+
+def test_data_of_ones_own(read, tmp_path, monkeypatch):
+    save_table(tmp_path / "parts.npz")
+    monkeypatch.chdir(tmp_path)
+    grid = {"method": ["er"], "stream": ["parts.npz", "lt-parts.npz:imbalance=0.5"]}
+    with pytest.raises(InputError, match=r"say which network is to learn .*parts.npz: \[settings"):
+        read(grid=grid)
+    options = {"network": "mlp-norm", "stream:fraction": 0.5}
+    plain, tailed = (only(read(grid=grid, settings=options), stream=s) for s in grid["stream"])
+    assert plain.stream == f"{tmp_path}/parts.npz:fraction=0.5"
+    assert tailed.stream == f"lt-{tmp_path}/parts.npz:imbalance=0.5,fraction=0.5"
+    assert (plain.network, plain.batch) == ("mlp-norm", 32)
+
+
+def test_weights_are_told_apart_by_what_is_in_the_file(read, tmp_path):
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(b"some")
+    run = only(read(settings={"weights": str(path)}), method="er")
+    assert run.weights == str(path) and len(run.weights_sha256) == 64
+
+
+def test_reading_needs_no_pytorch(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(tomli_w.dumps(SMALL))
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from evenstream.sweep.experiment import read_experiment\n"
+        f"found = read_experiment(Path({str(path)!r}))\n"
+        "found.configs(found.cells()[0])\nsys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_all_metrics_are_in_the_file_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "describe_environment", dict)
+    start_run(small_config(save_table(tmp_path / "table.npz")), tmp_path / "run")
+    assert set(METRICS) <= json.loads((tmp_path / "run/metrics.json").read_text()).keys()
+
+
+# ---- what is refused -------------------------------------------------------------------------
+
+GRID = SMALL["grid"]
+RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"name": "Small one"}, "name must consist of a-z, 0-9 and single -"),
+        ({"title": "two\nlines"}, "title must be one line"),
+        ({"titel": "x"}, "unknown entry 'titel'; did you mean title"),
+        ({"seeds": 0}, "seeds must be 1 or more"),
+        ({"seeds": "2"}, "seeds must be a whole number, not '2'"),
+        ({"seeds": True}, "seeds must be a whole number, not True"),
+        ({"metrics": []}, "metrics must not be empty"),
+        ({"metrics": ["A_X"]}, "unknown name in metrics 'A_X'; did you mean A_T"),
+        ({"metrics": ["A_T", "A_T"]}, "metrics has 'A_T' twice"),
+        ({"rows": ["memory"]}, "unknown name in rows 'memory'; did you mean method"),
+        ({"settings": {"memry": 5}}, "unknown key in settings 'memry'; did you mean memory"),
+        ({"settings": {"seed": 5}}, "unknown key in settings 'seed'"),
+        ({"settings": {"method:": 5}}, "unknown key in settings 'method:'"),
+        ({"settings": {"lr:x": 5}}, "unknown key in settings 'lr:x'"),
+        ({"settings": {"stream": "c-mnist"}}, r"settings: stream belongs into \[grid\]"),
+        ({"settings": {"memory": [5]}}, "settings: memory must be a text, a number, true or false"),
+        ({"settings": {"memory": "5"}}, "memory must be of type int, not '5'"),
+        ({"settings": {"weights": 5}}, "settings: weights must be a text, not 5"),
+        ({"grid": {**GRID, "method": [5]}}, "grid: method must be a text, not 5"),
+        ({"when": [{**RULE, "set": {"stream": 5}}]}, "when.set: stream must be a text, not 5"),
+        ({"settings": {"tasks": "2"}}, "tasks must be of type int"),
+        ({"settings": {"class_order": "name"}}, "class_order must be one of label, seed"),
+        ({"settings": {"epochs": 0}}, "epochs must be 1 or more"),
+        ({"settings": {"weights": "no.pt"}}, "no.pt"),
+        ({"grid": {"method": ["er"]}}, "the grid needs the key 'stream'"),
+        ({"grid": {**GRID, "memory": 5}}, "grid: memory must be a list of values, not 5"),
+        ({"grid": {**GRID, "memory": []}}, "grid: memory must be a list of values"),
+        ({"grid": {**GRID, "memory": [5, 5]}}, "the cell .er, c-digits, memory 5. is there twice"),
+        ({"grid": {**GRID, "stream": ["c-dogs"]}}, "unknown stream 'c-dogs'"),
+        ({"grid": {**GRID, "stream:minor": [1]}}, "stream c-digits has no option 'minor'"),
+        ({"grid": {**GRID, "stream:fraction": [2]}}, "fraction must lie above 0"),
+        ({"when": [{"match": {}}]}, r"each \[\[when\]\] needs an entry `match` and an entry `set`"),
+        ({"when": [{**RULE, "sett": {}}]}, "unknown entry of when 'sett'"),
+        ({"when": [{**RULE, "match": {"lr": 1}}]}, "unknown entry of when.match 'lr'"),
+        ({"when": [{**RULE, "set": {"seed": 1}}]}, "unknown key in when.set 'seed'"),
+        ({"when": [{**RULE, "set": {"lr": "x"}}]}, "lr must be of type float, not 'x'"),
+        (
+            {"when": [{**RULE, "match": {"method": "mir"}}]},
+            r"\[\[when\]\] for method = \['mir'\] matches no cell",
+        ),
+        ({"skip": [{"stream": "c-mnist"}]}, r"\[\[skip\]\] for stream = .* matches no cell"),
+        ({"skip": [{"stream": "c-digits"}]}, "there are no cells"),
+        ({"skip": [5]}, "skip must be a table, not 5"),
+        ({"cell": [{"method": "er"}]}, r"a \[\[cell\]\] needs every key of the grid.* no 'stream'"),
+        ({"cell": [{"method": "er", "stream": "c-digits"}]}, "is there twice"),
+        ({"scale": {"a": {"grid": {"lr": [1]}}}}, "unknown entry of scale.a.grid 'lr'"),
+        ({"scale": {"a": {"rows": []}}}, "unknown entry of scale.a 'rows'"),
+        ({"scale": {"a": {"seeds": 0}}}, "scale.a: seeds must be 1 or more"),
+        ({"scale": {"full": {}}}, "scale.full is the experiment's own scale already"),
+        ({"scale": {"a": 5}}, "scale.a must be a table"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told(read, entries, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(**entries)
+    assert "experiment.toml: " in str(caught.value)
+
+
+def test_missing_entries_and_files(tmp_path):
+    path = tmp_path / "one.toml"
+    for name in SMALL:
+        path.write_text(tomli_w.dumps({key: v for key, v in SMALL.items() if key != name}))
+        with pytest.raises(InputError, match=f"has no entry '{name}'"):
+            read_experiment(path)
+    path.write_text("name = ")
+    with pytest.raises(InputError, match="cannot be read as TOML"):
+        read_experiment(path)
+    with pytest.raises(InputError, match="cannot be read as TOML"):
+        read_experiment(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "message"),
+    [
+        ({}, "er-lass", "unknown method 'er-lass'; did you mean er-las"),
+        ({"method:tau": 1}, "er", "method er has no option 'tau'"),
+        ({"network": "resnet19"}, "er", "unknown network 'resnet19'"),
+        ({"augment": "crops"}, "er", "unknown augmentation 'crops'"),
+        ({"optimizer": "lion"}, "er", "optimizer must be one of sgd, adam, adamw"),
+    ],
+)
+def test_options_that_no_learner_has(read, options, method, message):
+    experiment = read(settings=options, grid={"method": [method], "stream": ["c-digits"]})
+    with pytest.raises(EvenstreamError, match=message):
+        check_options(experiment)
+
+
+ENTRIES = st.recursive(
+    st.one_of(st.integers(), st.text(max_size=5), st.booleans(), st.floats(allow_nan=False)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.text(min_size=1, max_size=5), inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+KEYS = st.sampled_from([*sorted(module._FIELDS), "method:tau", "stream:fraction"])
+
+
+@settings(max_examples=60)
+@given(
+    st.one_of(
+        st.tuples(st.sampled_from([*module._ENTRIES]), ENTRIES),
+        st.tuples(st.just("settings"), st.dictionaries(KEYS, ENTRIES, min_size=1, max_size=2)),
+        st.tuples(
+            st.just("grid"), st.dictionaries(KEYS, st.lists(ENTRIES, max_size=2)).map(GRID.__or__)
+        ),
+    )
+)
+def test_whatever_stands_there_is_understood_or_refused(tmp_path_factory, entry):
+    path = tmp_path_factory.mktemp("experiment") / "one.toml"
+    path.write_text(tomli_w.dumps({**SMALL, entry[0]: entry[1]}), encoding="utf-8")
+    try:
+        read_experiment(path)
+    except InputError as error:
+        assert str(error).startswith(str(path))
