@@ -40,6 +40,8 @@ def test_wheel_installs_and_imports_without_the_repo(tmp_path):
     wheel = next(tmp_path.glob("evenstream-*.whl"))
     names = zipfile.ZipFile(wheel).namelist()
     assert {"evenstream/py.typed", "evenstream/report/page.css"} <= set(names)
+    paper = ("notes.toml", "descriptions.toml", "experiments/ablation.toml", "printed/ablation.csv")
+    assert {f"evenstream/paper/{name}" for name in paper} <= set(names)
     target = tmp_path / "site"
     subprocess.run([*pip, "install", "--no-deps", "--target", str(target), str(wheel)], check=True)
     code = f"import evenstream; assert evenstream.__file__.startswith({str(target)!r})"

@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 
 from evenstream import __version__
+from evenstream.cli.paper_commands import SweepOptions
 from evenstream.cli.settings import Settings
 
 FLAGS = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(Settings)]
+SWEEP = ["--" + field.name for field in dataclasses.fields(SweepOptions)]
 COMMANDS = {
-    "run": ["METHOD", "--out", *FLAGS],
-    "compare": ["METHOD", "--seeds", "--jobs", "--out", *FLAGS],
-    "resume": ["DIR", "--jobs"],
+    "run": ["METHOD", "--track", "--out", *FLAGS],
+    "compare": ["METHOD", "--seeds", "--jobs", "--track", "--out", *FLAGS],
+    "resume": ["DIR", "--jobs", "--track"],
     "report": ["DIR", "--out"],
+    "sweep": ["FILE.toml", *SWEEP],
+    "paper": ["list", "run"],
+    "paper list": ["--scale", "--measure", "--out"],
+    "paper run": ["NAME", *SWEEP],
     "learn": ["DIR", "--from", "--start", "--label", "--method", "--again"],
     "predict": ["DIR", "FILE", "--out", "--top"],
     "pretrain": ["--stream", "--out", "--epochs"],

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenstream.run.events import EVALUATED, EventLog, cut_back, event_files, read_events
+from evenstream.run.events import (
+    EVALUATED,
+    EventLog,
+    EventTail,
+    cut_back,
+    event_files,
+    last_step,
+    read_events,
+)
 
 
 def history(tasks):
@@ -121,3 +129,47 @@ def test_rotation_never_overwrites(tmp_path):
     kept = [json.loads(line) for f in before[1:] for line in f.read_text().splitlines()]
     write(tmp_path, [{"step": 99, "task": 1, "note": "x" * 200}] * 3, rotate_bytes=120)
     assert read_events(tmp_path)[: len(kept)] == kept
+
+
+@settings(max_examples=50)
+@given(tasks=RUNS, rotate_bytes=st.integers(1, 400), looks=st.sets(st.integers(0, 20)))
+def test_tail_reads_everything_once(tasks, rotate_bytes, looks, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("log")
+    tail, seen = EventTail(folder), []
+    assert tail.read() == []
+    events = history(tasks)
+    log = EventLog(folder, rotate_bytes)
+    for number, event in enumerate(events):
+        log.write(event)
+        if number in looks:
+            log.flush()
+            seen += tail.read()
+            assert seen == events[: number + 1]
+            assert last_step(folder) == event["step"]
+    log.close()
+    assert seen + tail.read() == events
+    assert tail.read() == []
+
+
+@pytest.mark.parametrize("rotate_bytes", [50, 10**9])
+def test_tail_begins_again_when_the_log_was_cut_back(tmp_path, rotate_bytes):
+    events = history([6])
+    write(tmp_path, events, rotate_bytes)
+    tail = EventTail(tmp_path)
+    assert tail.read() == events
+    cut_back(tmp_path, 3, 0)
+    assert tail.read() == events[:3]
+    write(tmp_path, events[3:], rotate_bytes)
+    assert tail.read() == events[3:]
+
+
+def test_tail_waits_for_the_rest_of_a_line(tmp_path):
+    file = tmp_path / "events.jsonl"
+    assert last_step(tmp_path) == 0
+    file.write_text('{"step": 1}\n{"st')
+    tail = EventTail(tmp_path)
+    assert tail.read() == [{"step": 1}]
+    assert last_step(tmp_path) == 1
+    with file.open("a") as log:
+        log.write('ep": 2}\n')
+    assert tail.read() == [{"step": 2}]

@@ -67,6 +67,8 @@ def test_bar(tmp_path):
 def test_steps_without_a_loss_keep_the_last_one():
     lines = PlainLines(console(False))
     lines.start("er", 0, 10, 0)
+    lines.step(StepResult(1, None, None, rows=0), 2)
+    assert "loss" not in lines.status()
     lines.step(StepResult(1, 0.5, None, rows=2), 2)
     lines.step(StepResult(2, None, None, rows=0), 2)
     assert "loss 0.500" in lines.status()

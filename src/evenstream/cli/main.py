@@ -10,9 +10,10 @@ from typing import Any
 import tyro
 
 from evenstream import __version__
-from evenstream.cli import data_commands
+from evenstream.cli import data_commands, paper_commands
 from evenstream.cli.catalogue_commands import methods, streams
 from evenstream.cli.live_commands import learn, predict
+from evenstream.cli.paper_commands import sweep
 from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.errors import EvenstreamError
@@ -31,7 +32,15 @@ def data() -> int:
 
     Example: evenstream data get mnist
     """
-    return _dispatch("evenstream data", data_commands.COMMANDS, ["--help"])
+    return _dispatch_group(data, ["--help"])
+
+
+def paper() -> int:
+    """The paper's tables and figures: `paper list`, `paper run NAME`.
+
+    Example: evenstream paper run mnist --scale smoke
+    """
+    return _dispatch_group(paper, ["--help"])
 
 
 COMMANDS: Commands = {
@@ -39,6 +48,8 @@ COMMANDS: Commands = {
     "compare": compare,
     "resume": resume,
     "report": report,
+    "sweep": sweep,
+    "paper": paper,
     "learn": learn,
     "predict": predict,
     "pretrain": pretrain,
@@ -46,10 +57,19 @@ COMMANDS: Commands = {
     "streams": streams,
     "data": data,
 }
+GROUPS: dict[Callable[..., Any], Commands] = {
+    data: data_commands.COMMANDS,
+    paper: paper_commands.COMMANDS,
+}
+"""Commands that consist of others."""
 
 
-def _dispatch(program: str, commands: Commands, arguments: list[str]) -> int:
-    description = DESCRIPTION if commands is COMMANDS else data.__doc__
+def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
+    program = f"evenstream {group.__name__}"
+    return _dispatch(program, group.__doc__ or "", GROUPS[group], arguments)
+
+
+def _dispatch(program: str, description: str, commands: Commands, arguments: list[str]) -> int:
     result: int = tyro.extras.subcommand_cli_from_dict(
         commands,
         prog=program,
@@ -69,9 +89,10 @@ def main(arguments: list[str] | None = None) -> int:
     before = warnings.formatwarning
     warnings.formatwarning = format_warning
     try:
-        if words[:1] == ["data"]:
-            return _dispatch("evenstream data", data_commands.COMMANDS, words[1:] or ["--help"])
-        return _dispatch("evenstream", COMMANDS, words or ["--help"])
+        command = COMMANDS.get(words[0]) if words else None
+        if command in GROUPS:
+            return _dispatch_group(command, words[1:] or ["--help"])
+        return _dispatch("evenstream", DESCRIPTION, COMMANDS, words or ["--help"])
     except SystemExit as stop:  # from the parser, which has printed its say
         return stop.code if isinstance(stop.code, int) else 2
     except EvenstreamError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import tyro
 from evenstream.cli.settings import Settings
 from evenstream.errors import InputError
 from evenstream.run.files import safe_name
+from evenstream.run.workers import how_many
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,10 +32,16 @@ NewFolder = Annotated[
     Path | None,
     tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: out/..., after the stream)"),
 ]
+Trackers = Annotated[str, tyro.conf.arg(metavar="NAMES", help_behavior_hint="(default: none)")]
 SettingsFlags = Annotated[Settings, tyro.conf.OmitArgPrefixes]
 
 
-def run(method: MethodName, settings: SettingsFlags = Settings(), out: NewFolder = None) -> int:  # noqa: B008
+def run(
+    method: MethodName,
+    settings: SettingsFlags = Settings(),  # noqa: B008
+    track: Trackers = "",
+    out: NewFolder = None,
+) -> int:
     """Train one method on one stream, once.
 
     Example: evenstream run er-las:tau=2 --stream c-digits --memory 100 --out out/first
@@ -44,17 +50,19 @@ def run(method: MethodName, settings: SettingsFlags = Settings(), out: NewFolder
     `evenstream resume DIR` goes on exactly there.
 
     Args:
-        method: NAME[:key=value,...], as in er, er-las, er-las:tau=inf,window=5.
+        method: NAME[:key=value,...][@RULE], as in er, er-las:tau=inf,window=5, er@ncm.
         settings: Options of the run.
+        track: Where to show the run as well: tensorboard, mlflow, or both, with a comma.
         out: Folder for the run; must be new or empty.
     """
-    from evenstream.methods import make_method
     from evenstream.run.folder import claim_folder
     from evenstream.run.preparation import fit
     from evenstream.run.progress import make_progress
     from evenstream.run.runner import execute
+    from evenstream.track import Tracking, read_names
 
-    make_method(method)  # a wrong name is said before any data is loaded
+    trackers = read_names(track)
+    method = settings.named(method)
     stream = settings.open()
     config = settings.resolve(method, stream.protocol)
     fit(config, stream)
@@ -64,7 +72,8 @@ def run(method: MethodName, settings: SettingsFlags = Settings(), out: NewFolder
     claim_folder(folder, config)
     console = _console()
     _print_settings(console, config, f"{method} on {config.stream}, seed {config.seed}")
-    metrics = execute(config, stream, folder, make_progress(console))
+    with Tracking(trackers, [folder], folder):
+        metrics = execute(config, stream, folder, make_progress(console))
     _print_result(console, metrics, folder)
     return 0
 
@@ -74,6 +83,7 @@ def compare(
     settings: SettingsFlags = Settings(),  # noqa: B008
     seeds: int = 5,
     jobs: Annotated[int, tyro.conf.arg(help_behavior_hint="(default: one for each core)")] = 0,
+    track: Trackers = "",
     out: NewFolder = None,
 ) -> int:
     """Train several methods on the same seeds and say how sure the differences are.
@@ -83,21 +93,22 @@ def compare(
     Writes a run folder for each method and seed, summary.json and report.html.
 
     Args:
-        methods: NAME[:key=value,...] for each; later ones are compared with earlier ones.
+        methods: NAME[:key=value,...][@RULE] each; later ones are compared with earlier ones.
         settings: Options of every run.
         seeds: How many seeds each method is trained with.
         jobs: Runs at the same time, each a process with --threads threads.
+        track: Where to show the runs as well: tensorboard, mlflow, or both, with a comma.
         out: Folder for the comparison; must be new or empty.
     """
-    from evenstream.methods import make_method
     from evenstream.run.compare import Comparison
     from evenstream.run.folder import claim_folder
     from evenstream.run.preparation import fit
+    from evenstream.track import read_names
 
+    trackers = read_names(track)
     if not methods:
         raise InputError("name at least one method to compare")
-    for method in methods:
-        make_method(method)
+    methods = tuple(map(settings.named, methods))
     stream = settings.open()
     comparison = Comparison(methods, seeds, settings.resolve(methods[0], stream.protocol))
     for method in methods:
@@ -105,13 +116,13 @@ def compare(
     _note_missing_weights(comparison.settings, stream)
     name = safe_name(comparison.settings.stream)
     folder = out or Path("out") / f"{name}_{'_'.join(map(safe_name, methods))}"
-    n_jobs = _jobs(jobs, comparison.settings.threads)
+    n_jobs = how_many(jobs, comparison.settings.threads)
     del stream  # the workers load it themselves
     claim_folder(folder, comparison)
-    return _compare(comparison, folder, n_jobs)
+    return _compare(comparison, folder, n_jobs, trackers)
 
 
-def resume(directory: Folder, jobs: int = 0) -> int:
+def resume(directory: Folder, jobs: int = 0, track: Trackers = "") -> int:
     """Go on with a run, comparison or pre-training that was stopped, exactly where it stopped.
 
     Example: evenstream resume out/first
@@ -119,6 +130,7 @@ def resume(directory: Folder, jobs: int = 0) -> int:
     Args:
         directory: The folder given as --out before.
         jobs: Runs at the same time, for a comparison (0: one for each core).
+        track: Where to show runs as well: tensorboard, mlflow, or both, with a comma.
     """
     from evenstream.checkpoint import has_checkpoint
     from evenstream.cli.pretrain_commands import resume_pretraining
@@ -127,22 +139,28 @@ def resume(directory: Folder, jobs: int = 0) -> int:
     from evenstream.run.folder import CHECKPOINTS, finished_metrics
     from evenstream.run.progress import make_progress
     from evenstream.run.runner import resume_run
+    from evenstream.track import Tracking, read_names
 
     console = _console()
+    trackers = read_names(track)
     if (directory / PRETRAINING).exists():
+        if trackers:
+            raise InputError("--track is for runs and comparisons, not for pre-training")
         return resume_pretraining(directory)
     if (directory / COMPARISON).exists():
         comparison = Comparison.read(directory)
         if len(finished_runs(comparison, directory)) == len(list(comparison.runs())):
             console.print("all runs of this comparison are finished; here they are again")
-        return _compare(comparison, directory, _jobs(jobs, comparison.settings.threads))
+        n_jobs = how_many(jobs, comparison.settings.threads)
+        return _compare(comparison, directory, n_jobs, trackers)
     config = RunConfig.read(directory)
     _print_settings(console, config, f"{config.method} on {config.stream}, seed {config.seed}")
     if finished_metrics(directory) is not None:
         console.print("this run is finished; nothing to do")
     elif not has_checkpoint(directory / CHECKPOINTS):
         console.print("it was stopped before its first checkpoint; starting over")
-    metrics = resume_run(directory, make_progress(console))
+    with Tracking(trackers, [directory], directory):
+        metrics = resume_run(directory, make_progress(console))
     _print_result(console, metrics, directory)
     return 0
 
@@ -168,7 +186,7 @@ def report(
     return 0
 
 
-def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
+def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str]) -> int:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -180,8 +198,9 @@ def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
     from evenstream.report import write_report
     from evenstream.report.summary import render_table
     from evenstream.run.compare import compare as run_all
-    from evenstream.run.compare import online_statements, write_summary
+    from evenstream.run.compare import online_statements, run_folder, write_summary
     from evenstream.run.folder import resume_command
+    from evenstream.track import Tracking
 
     console = _console()
     settings = comparison.settings
@@ -189,7 +208,11 @@ def _compare(comparison: Comparison, folder: Path, jobs: int) -> int:
     title = f"{', '.join(comparison.methods)} on {settings.stream}, {seeds}"
     _print_settings(console, settings, title)
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    folders = [run_folder(folder, config) for config in comparison.runs()]
+    with (
+        Tracking(trackers, folders, folder),
+        Progress(*columns, console=console, disable=not console.is_terminal) as bar,
+    ):
         total = len(comparison.methods) * comparison.seeds
         task = bar.add_task("runs", total=total)
 
@@ -222,13 +245,6 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
-def _jobs(asked: int, threads: int) -> int:
-    """How many runs at the same time; 0 means as many as the cores have room for."""
-    if asked < 0:
-        raise InputError(f"--jobs must be 0 (one for each core) or more, got {asked}")
-    return asked or max(1, (os.cpu_count() or 1) // threads)
-
-
 def _note_missing_weights(config: RunConfig, stream: Stream) -> None:
     from evenstream.run.initial_weights import note_missing
 
@@ -243,6 +259,7 @@ def _print_settings(console: Console, config: RunConfig, title: str) -> None:
     _say(
         console,
         f"network {config.network}{f' from {config.weights}' if config.weights else ''}, "
+        f"{f'{config.epochs} epochs a task, ' if config.epochs > 1 else ''}"
         f"memory {config.memory}, batch {config.batch}{schedule} + "
         f"{config.replay_batch} replayed, lr {config.lr:g}, {config.optimizer}, augmentation "
         f"{config.augment}, classes by {config.class_order}, {config.device}, dtype {config.dtype}",

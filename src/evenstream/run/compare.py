@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from evenstream.run.config import COMPARISON, CONFIG, RunConfig, read_toml
 from evenstream.run.files import exclusive, safe_name, write_atomically
 from evenstream.run.folder import finished_metrics, read_metrics, resume_command
 from evenstream.run.interruption import Interrupted, StopFlag, stop_on_signal
+from evenstream.run.many import Job, make_all
 from evenstream.run.workers import work_off
 
 SUMMARY = "summary.json"
-ATTEMPTS = 3
-"""How often a run is taken up again after its process was killed from outside."""
-
 Report = Callable[[RunConfig, dict[str, Any] | None, str | None], None]
 
 
@@ -81,32 +79,19 @@ def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> lis
     then raise `Interrupted`. A run whose process is killed from outside goes on from its last
     checkpoint in a new one.
     """
-    waiting: deque[tuple[RunConfig, Path]] = deque()
-    killed: Counter[RunConfig] = Counter()
     errors: list[str] = []
-
-    def failed(config: RunConfig, error: str) -> None:
-        errors.append(f"{config.method} seed {config.seed}: {error}")
-        report(config, None, error)
-
     with exclusive(out / COMPARISON), stop_on_signal() as signalled:
         done = finished_runs(comparison, out)
-        for config in comparison.runs():
-            if config in done:
-                report(config, done[config], None)
-            else:
-                waiting.append((config, run_folder(out, config)))
-        with closing(work_off(waiting, _make_or_finish, jobs, signalled)) as ended:
-            for (config, folder), answer in ended:
-                if answer.result is not None:
-                    report(config, answer.result, None)
-                elif answer.error is not None:
-                    failed(config, answer.error)
-                elif killed[config] < ATTEMPTS:
-                    killed[config] += 1
-                    waiting.append((config, folder))
-                else:
-                    failed(config, f"its process was killed {ATTEMPTS + 1} times")
+        for config, found in done.items():
+            report(config, found, None)
+        waiting = deque(
+            (config, run_folder(out, config)) for config in comparison.runs() if config not in done
+        )
+        ending = work_off(waiting, _make_or_finish, jobs, signalled)
+        for run in make_all(waiting, ending, retries=0):
+            if run.error is not None:
+                errors.append(f"{run.config.method} seed {run.config.seed}: {run.error}")
+            report(run.config, run.metrics, run.error)
     if waiting:
         raise Interrupted(f"stopped and saved; go on with `{resume_command(out)}`")
     return errors
@@ -124,7 +109,7 @@ def finished_runs(comparison: Comparison, out: Path) -> dict[RunConfig, dict[str
     return done
 
 
-def _make_or_finish(job: tuple[RunConfig, Path], stop: StopFlag) -> dict[str, Any]:
+def _make_or_finish(job: Job, stop: StopFlag) -> dict[str, Any]:
     """One run, in a worker process."""
     from evenstream.run.runner import resume_run, start_run
 

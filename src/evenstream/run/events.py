@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 ROTATE_BYTES = 16 * 2**20
+LONGEST_EVENT = 64 * 2**10
+"""Bytes at the end of a log in which there is a whole line, surely."""
 EVALUATED = "evaluated"
 ONLINE = "online"
 _NAME = "events.jsonl"
@@ -59,6 +61,57 @@ def read_events(folder: Path) -> list[dict[str, Any]]:
                 return events
             events.append(event)
     return events
+
+
+class EventTail:
+    """Reads what was added to a log since the last look, while a run goes on writing to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._file, self._offset = folder, 0, 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """The new events; all of them again if the log was cut back."""
+        events: list[dict[str, Any]] = []
+        try:
+            files = event_files(self._folder)
+            if not self._is_there(files):
+                self._file, self._offset = 0, 0
+            for file in files[self._file :]:
+                with file.open("rb") as lines:
+                    lines.seek(self._offset)
+                    for line in lines:
+                        event = _parse(line)
+                        if event is None:
+                            return events
+                        events.append(event)
+                        self._offset += len(line)
+                if file is not files[-1]:
+                    self._file, self._offset = self._file + 1, 0
+        except FileNotFoundError:  # renamed at this very moment
+            pass
+        return events
+
+    def _is_there(self, files: list[Path]) -> bool:
+        """Whether what was read last still ends where it ended."""
+        if not self._offset:
+            return self._file < len(files)
+        if self._file >= len(files):
+            return False
+        with files[self._file].open("rb") as file:
+            file.seek(self._offset - 1)
+            return file.read(1) == b"\n"
+
+
+def last_step(folder: Path) -> int:
+    """The step of the newest event that is on the disk; 0 if there is none."""
+    for path in reversed(event_files(folder)):
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - LONGEST_EVENT, 0))
+            for line in reversed(file.read().splitlines(keepends=True)):
+                event = _parse(line)
+                if event is not None:
+                    return int(event["step"])
+    return 0
 
 
 def cut_back(folder: Path, step: int, tasks: int) -> None:

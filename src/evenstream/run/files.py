@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError
+from evenstream.run.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
 
@@ -40,11 +41,12 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def exclusive(path: Path, patience: float = 3.0) -> Iterator[None]:
+def exclusive(path: Path, patience: float = 3.0, stop: StopFlag | None = None) -> Iterator[None]:
     """Hold the lock on a file or a folder; it goes with the process, however that ends.
 
     The file says what a folder is for (`config.toml`, `comparison.toml`), so whoever holds it is
-    the only one to write there. Waits `patience` seconds for a process that is about to end.
+    the only one to write there. Waits `patience` seconds for a process that is about to end, or
+    until it is asked to stop.
     """
     if sys.platform == "win32":
         yield
@@ -64,6 +66,9 @@ def exclusive(path: Path, patience: float = 3.0) -> Iterator[None]:
                     raise EvenstreamError(
                         f"another process is at work in {place}; wait for it or stop it"
                     ) from None
+                if stop is not None and stop.is_set():
+                    text = f"stopped while another process is at work in {place}"
+                    raise Interrupted(text) from None
                 time.sleep(0.05)
             except OSError:  # a file system without locks
                 break

@@ -52,24 +52,25 @@ class _Counting(Progress):
         """Remember the totals and the clock."""
         self.title = f"{method}  seed {seed}"
         self.steps, self.done, self.first = steps, done, done
-        self.samples, self.began, self.loss = 0, time.monotonic(), float("nan")
-        self.seen = ""
+        self.samples, self.began = 0, time.monotonic()
+        self.loss = self.seen = ""
 
     def step(self, result: StepResult, samples: int) -> None:
         """Count."""
         self.done = result.step
         self.samples += samples
         if result.loss is not None:
-            self.loss = result.loss
+            self.loss = f"loss {result.loss:.3f}"
 
     def online(self, accuracy: float | None) -> None:
         """Show it from now on."""
-        self.seen = f"  online accuracy {_percent(accuracy)}"
+        self.seen = f"online accuracy {_percent(accuracy)}"
 
     def status(self) -> str:
-        """Loss, online accuracy and speed."""
+        """Loss, online accuracy and speed, as far as there are any."""
         elapsed = max(time.monotonic() - self.began, 1e-9)
-        return f"loss {self.loss:.3f}{self.seen}  {self.samples / elapsed:,.0f} samples/s"
+        speed = f"{self.samples / elapsed:,.0f} samples/s"
+        return "  ".join(filter(None, [self.loss, self.seen, speed]))
 
 
 class PlainLines(_Counting):

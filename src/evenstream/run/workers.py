@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import sys
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from evenstream.errors import EvenstreamError
+from evenstream.errors import EvenstreamError, InputError
 from evenstream.run.interruption import Interrupted, StopFlag
 from evenstream.run.progress import format_warning
 
@@ -30,7 +31,7 @@ R = TypeVar("R")
 STOP = None
 """The word that asks a worker to stop."""
 PATIENCE = 5.0
-"""Seconds that a worker has to end by itself once its pipe is closed."""
+"""Seconds that a worker process has to end by itself once its pipe is closed."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,72 @@ class Answer(Generic[R]):
 
     result: R | None = None
     error: str | None = None
+    traceback: str | None = None
+    """Where the error was raised."""
+
+
+def how_many(asked: int, threads: int, cores: int | None = None) -> int:
+    """How many runs at the same time; 0 means as many as the cores have room for."""
+    if asked < 0:
+        raise InputError(f"--jobs must be 0 (one for each core) or more, got {asked}")
+    return asked or max(1, (cores or os.cpu_count() or 1) // threads)
+
+
+class Worker(Protocol[J, R]):
+    """A process, here or on another machine, that does one job at a time."""
+
+    job: J
+    """The job given last."""
+
+    def give(self, job: J) -> None:
+        """Begin a job. If the worker has died, `take` will tell."""
+        ...
+
+    def ask_to_stop(self) -> None:
+        """Let the job save itself and end."""
+        ...
+
+    def take(self) -> Answer[R] | None:
+        """The answer, once it is ready; None if the worker has died."""
+        ...
+
+
+W = TypeVar("W", bound=Worker[Any, Any])
+
+
+class Crew(Protocol[W]):
+    """Where workers come from and go to."""
+
+    def hire(self) -> W:
+        """A new worker."""
+        ...
+
+    def ready(self, busy: Sequence[W], timeout: float) -> list[W]:
+        """Those that have an answer or have died, after `timeout` seconds at the latest."""
+        ...
+
+    def dismiss(self, workers: Sequence[W]) -> None:
+        """End workers: idle ones at once, busy ones after their step."""
+        ...
 
 
 def work_off(
     jobs: deque[J], work: Callable[[J, StopFlag], R], n_workers: int, stop: StopFlag
 ) -> Generator[tuple[J, Answer[R]], None, None]:
-    """Do all jobs with up to `n_workers` processes; yields each as it ends.
+    """Do all jobs with up to `n_workers` processes of this machine; see `keep_busy`."""
+    return keep_busy(jobs, _Processes(work), n_workers, stop)
+
+
+def keep_busy(
+    jobs: deque[J], crew: Crew[W], n_workers: int, stop: StopFlag
+) -> Generator[tuple[J, Answer[Any]], None, None]:
+    """Do all jobs with up to `n_workers` workers; yields each as it ends.
 
     Jobs that are added meanwhile are done too. Once `stop` is set, no job is begun, and those
     under way are asked to stop.
     """
-    idle: list[_Worker[J, R]] = []
-    busy: list[_Worker[J, R]] = []
+    idle: list[W] = []
+    busy: list[W] = []
     try:
         while True:
             if stop.is_set():
@@ -58,29 +113,60 @@ def work_off(
                     worker.ask_to_stop()
             else:
                 while jobs and len(busy) < n_workers:
-                    worker = idle.pop() if idle else _Worker(work)
+                    worker = idle.pop() if idle else crew.hire()
                     busy.append(worker)
                     worker.give(jobs.popleft())
             if not busy:
                 return
-            for pipe in wait([worker.pipe for worker in busy], timeout=0.2):
-                worker = next(worker for worker in busy if worker.pipe is pipe)
+            for worker in crew.ready(busy, timeout=0.2):
                 busy.remove(worker)
-                job, answer = worker.take()
+                answer = worker.take()
                 if answer is None:
-                    worker.close()
+                    crew.dismiss([worker])
                 else:
                     idle.append(worker)
-                yield job, answer or Answer()
+                yield worker.job, answer or Answer()
     finally:
-        for worker in busy + idle:
+        crew.dismiss(busy + idle)
+
+
+def attempt(work: Callable[[J, StopFlag], R], job: J, stop: StopFlag) -> Answer[R]:
+    """Do a job in a worker process; whatever it raises becomes part of the answer."""
+    try:
+        return Answer(result=work(job, stop))
+    except Interrupted:
+        return Answer()
+    except EvenstreamError as error:
+        return Answer(error=str(error), traceback=traceback.format_exc())
+    except Exception as error:  # a bug in a method must not stop the others
+        traceback.print_exc()
+        return Answer(error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
+
+
+class _Processes(Generic[J, R]):
+    """Workers that are processes of this machine."""
+
+    def __init__(self, work: Callable[[J, StopFlag], R]) -> None:
+        self._work = work
+
+    def hire(self) -> _Process[J, R]:
+        return _Process(self._work)
+
+    def ready(self, busy: Sequence[_Process[J, R]], timeout: float) -> list[_Process[J, R]]:
+        pipes = wait([worker.pipe for worker in busy], timeout)
+        return [worker for worker in busy if worker.pipe in pipes]
+
+    def dismiss(self, workers: Sequence[_Process[J, R]]) -> None:
+        for worker in workers:
             worker.pipe.close()
-        for worker in busy + idle:
-            worker.close()
+        for worker in workers:
+            worker.end()
 
 
-class _Worker(Generic[J, R]):
+class _Process(Generic[J, R]):
     """The parent's end of a worker process."""
+
+    job: J
 
     def __init__(self, work: Callable[[J, StopFlag], R]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -89,32 +175,28 @@ class _Worker(Generic[J, R]):
         with _sigint_held():  # the child inherits that, so Ctrl-C cannot end it while it starts
             self.process.start()
         theirs.close()
-        self._job: J
         self._asked = False
 
     def give(self, job: J) -> None:
-        """Begin a job. If the worker has died, `take` will tell."""
-        self._job = job
+        self.job = job
         with contextlib.suppress(OSError):
             self.pipe.send(job)
 
     def ask_to_stop(self) -> None:
-        """Let the job save itself and end."""
         if not self._asked:
             self._asked = True
             with contextlib.suppress(OSError):
                 self.pipe.send(STOP)
 
-    def take(self) -> tuple[J, Answer[R] | None]:
-        """The job and its answer; None if the worker has died."""
+    def take(self) -> Answer[R] | None:
         try:
-            return self._job, self.pipe.recv()
+            answer: Answer[R] = self.pipe.recv()
         except (EOFError, OSError):
-            return self._job, None
+            return None
+        return answer
 
-    def close(self) -> None:
-        """End the process: an idle one at once, a busy one after its step."""
-        self.pipe.close()
+    def end(self) -> None:
+        """See the process out, now that its pipe is closed."""
         self.process.join(PATIENCE)
         if self.process.is_alive():
             self.process.kill()
@@ -142,15 +224,7 @@ def _serve(pipe: Connection, work: Callable[[Any, StopFlag], Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     with contextlib.suppress(EOFError, OSError):
         while (job := pipe.recv()) is not STOP:
-            try:
-                answer: Answer[Any] = Answer(result=work(job, _Asked(pipe)))
-            except Interrupted:
-                answer = Answer()
-            except EvenstreamError as error:
-                answer = Answer(error=str(error))
-            except Exception as error:  # a bug in a method must not stop the others
-                traceback.print_exc()
-                answer = Answer(error=f"{type(error).__name__}: {error}")
+            answer = attempt(work, job, _Asked(pipe))
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             pipe.send(answer)
 

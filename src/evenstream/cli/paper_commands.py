@@ -1,0 +1,218 @@
+"""`evenstream sweep`, `evenstream paper list` and `evenstream paper run`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from evenstream.cli.run_commands import Trackers
+from evenstream.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from evenstream.sweep.estimate import Estimate
+    from evenstream.sweep.experiment import Experiment
+    from evenstream.sweep.plan import Plan
+    from evenstream.sweep.store import Store
+
+STORE = Path("out/store")
+
+File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.toml")]
+Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+ScaleName = Annotated[
+    str | None,
+    tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the experiment's own)"),
+]
+StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """options of the sweep"""
+
+    jobs: Annotated[int, tyro.conf.arg(help_behavior_hint="(default: one for each core)")] = 0
+    """Runs at the same time, each a process of its own."""
+    backend: Literal["local", "ray"] = "local"
+    """local: processes of this machine. ray: a Ray cluster (pip install 'evenstream[ray]')."""
+    address: Annotated[
+        str | None,
+        tyro.conf.arg(
+            metavar="HOST:PORT", help_behavior_hint="(default: this machine's, or a new one)"
+        ),
+    ] = None
+    """Of the Ray cluster; --out must be the same folder on all its machines."""
+    seeds: Annotated[
+        int | None,
+        tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the experiment's)"),
+    ] = None
+    """Runs of each cell."""
+    cells: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(metavar="KEY=VALUE [KEY=VALUE ...]", help_behavior_hint="(default: all)"),
+    ] = ()
+    """Only cells that have these: method=er method=er-las memory=500."""
+    scale: ScaleName = None
+    """A smaller form that the experiment has; its numbers are labelled with it."""
+    retries: int = 1
+    """How often a run that fails is tried again."""
+    keep: bool = False
+    """Keep the checkpoints of finished runs, to predict with them; they are large."""
+    track: Trackers = ""
+    """Where to show the runs as well: tensorboard, mlflow, or both, with a comma."""
+    out: StoreFolder = STORE
+    """Folder of all runs. Experiments share it: a run that is there is not made again."""
+
+
+Options = Annotated[SweepOptions, tyro.conf.OmitArgPrefixes]
+
+
+def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
+    """Fill a table of your own: methods, streams and settings in a file, every combination run.
+
+    Example: evenstream sweep tau.toml --jobs 4 --out out/store
+
+    Ctrl-C saves; the same command goes on exactly there, and leaves finished runs alone. Writes a
+    folder for each run and NAME.csv, which says what is where. docs/sweeps.md explains the file.
+
+    Args:
+        file: The experiment.
+        settings: Options of the sweep.
+    """
+    from evenstream.sweep.experiment import read_experiment
+
+    return _sweep(read_experiment(file), settings)
+
+
+def run(name: Name, settings: Options = SweepOptions()) -> int:  # noqa: B008
+    """Run a table or figure of the paper, or some of its cells.
+
+    Example: evenstream paper run mnist --scale smoke --cells method=er method=er-las
+
+    Ctrl-C saves; the same command goes on exactly there, and leaves finished runs alone.
+
+    Args:
+        name: An experiment (see `evenstream paper list`).
+        settings: Options of the sweep.
+    """
+    from evenstream.paper import experiments
+
+    if name not in experiments():
+        raise UnknownName("experiment", name, experiments())
+    return _sweep(experiments()[name], settings)
+
+
+def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = False) -> int:
+    """List the paper's tables and figures: what has been run, what the rest would cost.
+
+    The cost is the time on all cores of this machine, from finished runs like those to come; a
+    dash where there are none.
+
+    Example: evenstream paper list --scale cpu --measure
+
+    Args:
+        scale: Of the experiments that have it.
+        out: Folder of all runs.
+        measure: Time a few steps of each kind of run that is not known yet.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from evenstream.paper import descriptions, experiments
+    from evenstream.sweep.estimate import Estimate, in_words
+    from evenstream.sweep.plan import make_plan
+    from evenstream.sweep.store import Store
+
+    console, store = Console(), Store(out)
+    estimate = Estimate(store.finished())
+    table = Table("name", "cells", "runs", "time left", "what it shows")
+    table.columns[0].no_wrap = True
+    for experiment in experiments().values():
+        if scale is not None and scale not in experiment.scale_names:
+            continue
+        plan = make_plan(experiment, scale)
+        done, left = _cost(plan, store, estimate, measure)
+        cost = "–" if left is None else in_words(left) if left else ""
+        counts = (str(len(plan.cells)), f"{done}/{len(plan.runs())}", cost)
+        table.add_row(experiment.name, *counts, f"{experiment.title} ({experiment.source})")
+    for entry in descriptions().values():
+        table.add_row(entry.name, "", "", "", f"{entry.title} ({entry.source})")
+    console.print(table)
+    console.print(
+        "`evenstream paper run NAME` runs one. Those without cells describe streams and need no "
+        "runs: `evenstream streams NAME` draws a stream.",
+        highlight=False,
+    )
+    return 0
+
+
+def _cost(plan: Plan, store: Store, estimate: Estimate, measured: bool) -> tuple[int, float | None]:
+    """How many runs of a plan are finished, and how long the others would take."""
+    from evenstream.run.events import last_step
+    from evenstream.run.workers import how_many
+    from evenstream.sweep.estimate import wall_seconds
+
+    ahead = [config for config in plan.runs() if store.metrics(config) is None]
+    if measured:
+        from evenstream.errors import EvenstreamError
+        from evenstream.sweep.cost import measure
+
+        for config in ahead:
+            if estimate.seconds(config) is None:
+                try:
+                    estimate.add(config, measure(config))
+                except EvenstreamError as error:
+                    print(f"{plan.name}: not measured: {error}", file=sys.stderr)
+                    break
+    seconds = [estimate.seconds(config, last_step(store.folder(config))) for config in ahead]
+    return len(plan.runs()) - len(ahead), wall_seconds(seconds, how_many(0, 1))
+
+
+def _sweep(experiment: Experiment, options: SweepOptions) -> int:
+    from rich.console import Console
+
+    from evenstream.sweep.backends import open_backend
+    from evenstream.sweep.board import shown_board
+    from evenstream.sweep.engine import work
+    from evenstream.sweep.experiment import check_options
+    from evenstream.sweep.listing import write_listing
+    from evenstream.sweep.plan import make_plan
+    from evenstream.sweep.store import Store
+    from evenstream.track import Tracking, read_names
+
+    if options.retries < 0:
+        raise InputError(f"--retries must be 0 or more, got {options.retries}")
+    trackers = read_names(options.track)
+    plan = make_plan(experiment, options.scale, options.seeds, options.cells)
+    check_options(experiment, plan.scale)
+    runs, store, console = plan.runs(), Store(options.out.absolute()), Console()
+    folders = [store.folder(config) for config in runs]
+    with open_backend(options.backend, runs, options.jobs, options.address) as backend:
+        store.root.mkdir(parents=True, exist_ok=True)
+        try:
+            with (
+                Tracking(trackers, folders, store.root),
+                shown_board(plan, store, backend.slots, console) as board,
+            ):
+                failed = work(
+                    runs, store, backend, retries=options.retries, keep=options.keep, report=board
+                )
+        finally:
+            listing = write_listing(plan, store)
+    for metric in plan.experiment.metrics:
+        if board.has(metric):
+            console.print(board.table(metric))
+    console.print(f"runs: {listing}", highlight=False, markup=False, soft_wrap=True)
+    if failed:
+        print(
+            f"error: {len(failed)} of {len(runs)} runs failed, each with an error.json in its "
+            "folder; the same command tries again",
+            file=sys.stderr,
+        )
+    return 1 if failed else 0
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {"list": list_, "run": run}

@@ -1,0 +1,50 @@
+"""What makes the runs of a sweep: processes of this machine, or a Ray cluster."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+from evenstream.errors import InputError
+from evenstream.run.config import RunConfig
+from evenstream.run.interruption import StopFlag
+from evenstream.run.many import Ending, Job, Work
+
+BackendName = Literal["local", "ray"]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Makes runs; results do not depend on which one does."""
+
+    slots: int
+    """How many runs at the same time."""
+    work_off: Callable[[deque[Job], Work, StopFlag], Ending]
+    """As `run.workers.work_off`."""
+
+
+def open_backend(
+    name: BackendName, runs: Sequence[RunConfig], jobs: int = 0, address: str | None = None
+) -> AbstractContextManager[Backend]:
+    """A backend for some runs.
+
+    Args:
+        name: of the backend.
+        runs: what it is for; the most threads that one has, each may need.
+        jobs: how many at the same time; 0: as many as there are cores (Ray, on GPUs: GPUs) for.
+        address: of the Ray cluster.
+    """
+    threads = max(config.threads for config in runs)
+    if name == "ray":
+        from evenstream.sweep.backends.ray_backend import on_ray
+
+        gpus = int(any(config.device.startswith("cuda") for config in runs))
+        return on_ray(jobs, threads, gpus, address)
+    from evenstream.sweep.backends.local import on_this_machine
+
+    if address is not None:
+        raise InputError("--address is for --backend ray")
+    return on_this_machine(jobs, threads)

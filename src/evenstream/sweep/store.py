@@ -1,0 +1,112 @@
+"""Where runs live: each in a folder named after its configuration, so that none is made twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import MISSING, asdict, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from evenstream.errors import EvenstreamError
+from evenstream.run.config import RunConfig
+from evenstream.run.files import exclusive, write_atomically
+from evenstream.run.folder import finished_metrics
+from evenstream.run.many import Ended, Metrics
+
+LOCK = "lock"
+"""Held by the process that works on a run."""
+ERROR = "error.json"
+
+NO_RESULT_DEPENDS_ON = {
+    "checkpoint_every": "a resumed run is the same as an uninterrupted one, bit for bit",
+    "weights": "where the file is; what is in it counts, and that is `weights_sha256`",
+}
+"""Fields that are no part of a run's key, and why."""
+
+Status = Literal["finished", "failed", "running", "waiting"]
+
+
+def run_key(config: RunConfig) -> str:
+    """The name of a run: 16 hexadecimal digits from everything that its result depends on.
+
+    A field that has its default is left out, so that a field which a later version adds, with
+    what was always done as its default, does not change the names of the runs before it.
+    """
+    typed = RunConfig.from_values(Path("settings"), asdict(config))  # 1 and 1.0 are one number
+    values = {
+        field.name: getattr(typed, field.name)
+        for field in fields(typed)
+        if field.name not in NO_RESULT_DEPENDS_ON
+        and (field.default is MISSING or getattr(typed, field.name) != field.default)
+    }
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Store:
+    """A folder of runs that any number of experiments share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, config: RunConfig) -> Path:
+        """Where a run lives, or would."""
+        return self.root / "runs" / run_key(config)
+
+    def metrics(self, config: RunConfig) -> Metrics | None:
+        """The metrics of a run that is finished, else None."""
+        folder = self.folder(config)
+        found = finished_metrics(folder)
+        return found if found is not None and holds_its_run(folder) else None
+
+    def status(self, config: RunConfig) -> Status:
+        """What has become of a run, in whichever process."""
+        folder = self.folder(config)
+        if self.metrics(config) is not None:
+            return "finished"
+        if (folder / LOCK).exists():
+            try:
+                with exclusive(folder / LOCK, patience=0):
+                    pass
+            except EvenstreamError:
+                return "running"
+        return "waiting" if self.failure(config) is None else "failed"
+
+    def failure(self, config: RunConfig) -> dict[str, Any] | None:
+        """The error, traceback and number of attempts of a run that failed last time."""
+        try:
+            found = json.loads((self.folder(config) / ERROR).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def record(self, run: Ended) -> None:
+        """Keep the error of a run that failed; forget the one before a run that did not."""
+        file = run.folder / ERROR
+        if run.error is None:
+            file.unlink(missing_ok=True)
+            return
+        before = self.failure(run.config) or {}
+        failure = {
+            "error": run.error,
+            "traceback": run.traceback,
+            "attempts": before.get("attempts", 0) + 1,
+        }
+        run.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps(failure, indent=1))
+
+    def finished(self) -> Iterator[tuple[RunConfig, Metrics]]:
+        """All runs that are finished."""
+        for folder in sorted((self.root / "runs").glob("*")):
+            with suppress(EvenstreamError):  # of another version, or not a run
+                found = finished_metrics(folder)
+                if found is not None:
+                    yield RunConfig.read(folder), found
+
+
+def holds_its_run(folder: Path) -> bool:
+    """Whether the settings in a folder are still those that its name stands for."""
+    return run_key(RunConfig.read(folder)) == folder.name

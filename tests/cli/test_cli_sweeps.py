@@ -1,0 +1,135 @@
+"""`evenstream sweep` and `evenstream paper`, as a user types them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from evenstream.run.workers import attempt
+from evenstream.sweep.backends import local
+from sweep_samples import write_experiment
+
+
+@pytest.fixture(autouse=True)
+def no_processes(monkeypatch):
+    """Sweeps make their runs in this process; tests/sweep has those with real workers."""
+
+    def work_off(jobs, work, n_workers, stop):
+        while jobs:
+            job = jobs.popleft()
+            yield job, attempt(work, job, stop)
+
+    monkeypatch.setattr(local, "work_off", work_off)
+
+
+def test_sweep(run, table, tmp_path):
+    file = write_experiment(tmp_path, table)
+    status, out, err = run("sweep", file, "--scale", "quick", "--out", tmp_path / "store")
+    assert (status, err) == (0, "")
+    assert "0 of 2 runs" in out
+    assert "A_T: A small experiment (at the scale 'quick')" in out
+    assert "F_T: A small experiment" in out
+    assert "accuracy_matrix" not in out
+    assert out.endswith(f"runs: {tmp_path}/store/small_quick.csv\n")
+    # Once more: nothing is left to do.
+    status, out, _ = run("sweep", file, "--scale", "quick", "--out", tmp_path / "store")
+    assert status == 0
+    assert out.startswith("2 of 2 runs\n")
+    assert "A_T: A small experiment" in out
+
+
+def test_failures(run, table, tmp_path):
+    extra = '[[when]]\nmatch = { method = "er" }\nset = { lr = 1e30 }'
+    file = write_experiment(tmp_path, table, extra=extra)
+    options = ["--scale", "quick", "--retries", "0", "--out", "s"]
+    status, out, err = run("sweep", file, *options)
+    assert status == 1
+    assert "error: 1 of 2 runs failed, each with an error.json in its folder" in err
+    assert "1 failed" in out
+    (record,) = (tmp_path / "s").glob("runs/*/error.json")
+    assert json.loads(record.read_text())["attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--scale", "tiny"], "unknown scale of small 'tiny'; known: full, quick"),
+        (["--cells", "memory=7"], "unknown memory '7'"),
+        (["--cells", "er"], "--cells takes KEY=VALUE"),
+        (["--seeds", "0"], "--seeds must be 1 or more, got 0"),
+        (["--jobs", "-1"], "--jobs must be 0 (one for each core) or more, got -1"),
+        (["--retries", "-1"], "--retries must be 0 or more, got -1"),
+        (["--address", "here:1"], "--address is for --backend ray"),
+        (["--track", "wandb"], "unknown tracker 'wandb'; known: mlflow, tensorboard"),
+    ],
+)
+def test_bad_options(run, table, tmp_path, words, message):
+    status, _, err = run("sweep", write_experiment(tmp_path, table), *words)
+    assert status == 2
+    assert message in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_files(run, table, tmp_path):
+    assert run("sweep", "no.toml")[2].startswith("error: no.toml cannot be read as TOML")
+    file = write_experiment(tmp_path, table, methods=("er", "el-las"))
+    status, _, err = run("sweep", file)
+    assert status == 2
+    assert "el-las" in err
+    assert not (tmp_path / "out" / "store" / "runs").exists()
+
+
+def test_paper_run_of_an_unknown_name(run):
+    status, _, err = run("paper", "run", "minst")
+    assert (status, err) == (2, "error: unknown experiment 'minst'; did you mean mnist?\n")
+
+
+def test_paper_list(run):
+    status, out, err = run("paper", "list", "--scale", "smoke")
+    assert (status, err) == (0, "")
+    line = next(line for line in out.splitlines() if "│ mnist " in line)
+    assert "│ 0/" in line and "│ –" in line and "C-MNIST" in line
+    assert "data-sets" in out
+
+
+def test_paper_list_knows_what_was_run(run, table, tmp_path, monkeypatch):
+    from evenstream import paper
+    from evenstream.sweep.experiment import read_experiment
+
+    experiment = read_experiment(write_experiment(tmp_path, table, name="own"))
+    monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
+    assert run("paper", "run", "own", "--cells", "memory=6", "--seeds", "1")[0] == 0
+    _, out, _ = run("paper", "list")
+    line = next(line for line in out.splitlines() if "│ own " in line)
+    assert "│ 2/8 " in line
+    assert " s " in line  # the rest is like what was run, so its cost is known
+    _, out, _ = run("paper", "list", "--out", "elsewhere")
+    assert "│ – " in next(line for line in out.splitlines() if "│ own " in line)
+    _, out, _ = run("paper", "list", "--out", "elsewhere", "--measure")
+    line = next(line for line in out.splitlines() if "│ own " in line)
+    assert "│ 0/8 " in line and " s " in line
+    assert "own" not in run("paper", "list", "--scale", "smoke")[1]
+
+
+def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):
+    from evenstream import paper
+    from evenstream.sweep.experiment import read_experiment
+
+    experiment = read_experiment(write_experiment(tmp_path, "c-mnist", name="own"))
+    monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
+    status, out, err = run("paper", "list", "--measure")
+    assert status == 0
+    assert err.startswith("own: not measured: ")
+    assert "│ – " in out
+
+
+def test_the_file_in_the_documentation_is_right(tmp_path):
+    from evenstream.sweep.experiment import check_options, read_experiment
+
+    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    file = tmp_path / "tau.toml"
+    file.write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
+    experiment = read_experiment(file)
+    check_options(experiment)
+    assert len(experiment.cells()) == 10

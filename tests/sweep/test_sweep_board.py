@@ -1,0 +1,225 @@
+"""What a sweep shows: plans, estimates, the table filling in, the list of runs."""
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+
+from evenstream.errors import InputError, UnknownName
+from evenstream.run.many import Ended
+from evenstream.sweep.board import LiveBoard, PlainBoard
+from evenstream.sweep.cost import measure
+from evenstream.sweep.engine import work
+from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
+from evenstream.sweep.listing import write_listing
+from evenstream.sweep.plan import make_plan
+from evenstream.sweep.store import Store
+from small_runs import small_config
+from sweep_samples import Here, small_experiment
+
+
+@pytest.fixture
+def experiment(table, tmp_path):
+    return small_experiment(tmp_path, table)
+
+
+# ---- plans ---------------------------------------------------------------------------------------
+
+
+def test_runs_come_seed_by_seed(experiment):
+    plan = make_plan(experiment, seeds=2)
+    runs = [(config.seed, config.method, config.memory) for config in plan.runs()]
+    cells = [("er", 6), ("er", 12), ("er-las", 6), ("er-las", 12)]
+    assert runs == [(seed, *cell) for seed in (0, 1) for cell in cells]
+
+
+def test_scales_are_labelled(experiment):
+    own, quick = make_plan(experiment), make_plan(experiment, scale="quick")
+    assert (own.name, own.title) == ("small", "A small experiment")
+    assert quick.name == "small_quick"
+    assert quick.title == "A small experiment (at the scale 'quick')"
+    assert [config.memory for config in quick.runs()] == [6, 6]
+
+
+@pytest.mark.parametrize(
+    ("only", "found"),
+    [
+        (["method=er"], [("er", 6), ("er", 12)]),
+        (["memory=12", "method=er-las"], [("er-las", 12)]),
+        (["memory=6", "memory=12", "method=er"], [("er", 6), ("er", 12)]),
+    ],
+)
+def test_chosen_cells(experiment, only, found):
+    cells = make_plan(experiment, only=only).cells
+    assert [(cell["method"], cell["memory"]) for cell in cells] == found
+
+
+@pytest.mark.parametrize(
+    ("only", "kind", "message"),
+    [
+        (["er"], InputError, "--cells takes KEY=VALUE, as in method=er-las; got 'er'"),
+        (["metod=er"], UnknownName, "unknown key of the cells 'metod'; did you mean method?"),
+        (["memory=7"], UnknownName, "unknown memory '7'; known: 12, 6"),
+    ],
+)
+def test_cells_that_are_not_there(experiment, only, kind, message):
+    with pytest.raises(kind, match=message.replace("?", r"\\?")):
+        make_plan(experiment, only=only)
+
+
+def test_cells_that_never_go_together(table, tmp_path):
+    extra = '[[skip]]\nmethod = "er"\nmemory = 6'
+    experiment = small_experiment(tmp_path, table, extra=extra)
+    with pytest.raises(InputError, match="no cell has method=er and memory=6"):
+        make_plan(experiment, only=["method=er", "memory=6"])
+
+
+def test_seeds_must_be_some(experiment):
+    with pytest.raises(InputError, match="--seeds must be 1 or more, got 0"):
+        make_plan(experiment, seeds=0)
+
+
+# ---- estimates -----------------------------------------------------------------------------------
+
+
+def took(seconds, steps):
+    return {"train_seconds": seconds * 0.75, "eval_seconds": seconds * 0.25, "steps": steps}
+
+
+def test_the_most_alike_runs_count():
+    er, las = small_config("c-digits", "er"), small_config("c-digits", "er-las")
+    mnist = small_config("c-mnist", "er")
+    estimate = Estimate([(er, took(10, 100)), (las, took(30, 100)), (mnist, took(400, 1000))])
+    assert estimate.seconds(small_config("c-digits", "er", seed=5)) == pytest.approx(10)
+    assert estimate.seconds(small_config("c-digits", "er", memory=5), done=60) == pytest.approx(4)
+    assert estimate.seconds(small_config("c-digits", "er:x=1", batch=4)) == pytest.approx(10)
+    # Another method may be much slower. A guess is the mean of those on the same stream.
+    ace = small_config("c-digits", "er-ace")
+    assert estimate.seconds(ace) is None
+    assert estimate.seconds(ace, guess=True) == pytest.approx(20)
+    # More steps than were ever expected leave nothing.
+    assert estimate.seconds(er, done=101) == 0
+
+
+def test_nothing_alike_is_unknown_unless_guessed():
+    estimate = Estimate([(small_config("c-digits", "er"), took(10, 100))])
+    other = small_config("c-mnist", "er")
+    assert estimate.seconds(other) is None
+    assert estimate.seconds(other, guess=True) == pytest.approx(10)
+    # As fast a step, but who knows how many of them.
+    assert estimate.seconds(small_config("c-digits", "er", batch=2)) is None
+    assert Estimate().seconds(other, guess=True) is None
+
+
+def test_several_at_the_same_time():
+    assert wall_seconds([10, 10, 10, 10], slots=2) == 20
+    assert wall_seconds([30, 1, 1], slots=3) == 30  # the longest cannot be split
+    assert wall_seconds([10, None], slots=2) is None
+    assert wall_seconds([], slots=2) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (98, "98 s"), (120, "2 min"), (5400, "90 min"), (12_000, "3 h 20 min"),
+     (352_800, "4 d 2 h")],
+)  # fmt: skip
+def test_durations_in_words(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_measured_cost(table):
+    config = small_config(table, eval_every=5, epochs=2)
+    found = measure(config)
+    assert found["steps"] == 40
+    assert 0 < found["train_seconds"] < 60
+    assert 0 < found["eval_seconds"] < 60
+    assert Estimate([(config, found)]).seconds(config) > 0
+
+
+# ---- the board -----------------------------------------------------------------------------------
+
+
+def text_of(renderable, width=100):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+def metrics_of(accuracy, forgetting=5.0):
+    return {"A_T": accuracy, "F_T": forgetting, "accuracy_matrix": [[1]], **took(10, 20)}
+
+
+def test_table_fills_in(experiment, tmp_path):
+    plan, store = make_plan(experiment), Store(tmp_path / "store")
+    board = LiveBoard(plan, store, 2, Console(file=io.StringIO()))
+    runs = plan.runs()
+    folder = store.folder
+    assert not board.running()
+    waiting = [(config, folder(config)) for config in runs[2:]]
+    board.start({folder(runs[0]).name: metrics_of(50)}, waiting)
+    assert board.status() == "1 of 8 runs, about 35 s left"
+    shown = text_of(board)
+    assert "A_T: A small experiment" in shown
+    assert "memory 6" in shown and "memory 12" in shown
+    row = next(line for line in shown.splitlines() if "│ er " in line)
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["er", "50.0 1/2", "0/2 …"]
+    board.ended(Ended(runs[1], folder(runs[1]), error="no luck", again=True))
+    assert not board.failed
+    board.ended(Ended(runs[1], folder(runs[1]), error="no luck"))
+    board.ended(Ended(runs[4], folder(runs[4]), metrics=metrics_of(60)))
+    assert board.status() == "2 of 8 runs, 1 failed, about 25 s left"
+    shown = text_of(board)
+    assert "55.0 ± 7.1" in shown
+    assert "1 failed" in shown
+    assert board.has("A_T") and board.has("F_T") and not board.has("accuracy_matrix")
+
+
+def test_running_runs_count_by_their_steps(experiment, tmp_path):
+    plan, store = make_plan(experiment, only=["method=er", "memory=6"]), Store(tmp_path / "store")
+    board = PlainBoard(plan, store, 1, Console(file=io.StringIO()))
+    first, second = plan.runs()
+    board.start({store.folder(first).name: metrics_of(50)}, [])
+    assert board.seconds_left() == pytest.approx(10)
+    store.folder(second).mkdir(parents=True)
+    (store.folder(second) / "events.jsonl").write_text('{"step": 15}\n')
+    assert board.seconds_left() == pytest.approx(2.5)
+
+
+def test_plain_lines_and_the_list_of_runs(table, tmp_path):
+    extra = '[[when]]\nmatch = { method = "er" }\nset = { lr = 1e30 }'
+    experiment = small_experiment(tmp_path, table, extra=extra)
+    plan, store = make_plan(experiment, scale="quick"), Store(tmp_path / "store")
+    console = Console(file=io.StringIO(), width=60)
+    board = PlainBoard(plan, store, 1, console)
+    work(plan.runs(), store, Here().backend, retries=1, report=board)
+    start, failed, made, given_up = console.file.getvalue().splitlines()
+    assert start == "0 of 2 runs"
+    assert failed.startswith(f"er, {table}, memory 6, seed 0: failed: the loss is")
+    assert "; will be tried again  (0 of 2 runs)" in failed
+    assert made.startswith(f"er-las, {table}, memory 6, seed 0: A_T ")
+    assert "(1 of 2 runs" in made
+    assert given_up.endswith("(1 of 2 runs, 1 failed)")
+
+    lines = list(csv.DictReader(write_listing(plan, store).read_text().splitlines()))
+    assert (store.root / "small_quick.csv").exists()
+    assert [(line["method"], line["status"], line["scale"]) for line in lines] == [
+        ("er", "failed", "quick"), ("er-las", "finished", "quick")
+    ]  # fmt: skip
+    assert lines[0]["A_T"] == ""
+    assert float(lines[1]["A_T"]) == store.metrics(plan.runs()[1])["A_T"]
+    assert (store.root / lines[1]["folder"] / "metrics.json").exists()
+    assert not lines[1]["accuracy_matrix"]
+
+
+def test_cells_that_share_a_run_are_both_filled(table, tmp_path):
+    extra = "[[when]]\nmatch = { memory = 12 }\nset = { memory = 6 }"
+    plan = make_plan(small_experiment(tmp_path, table, extra=extra), seeds=1, only=["method=er"])
+    assert len(plan.cells) == 2
+    (config,) = plan.runs()
+    store = Store(tmp_path / "store")
+    board = PlainBoard(plan, store, 1, Console(file=io.StringIO()))
+    board.start({}, [(config, store.folder(config))])
+    board.ended(Ended(config, store.folder(config), metrics=metrics_of(50)))
+    assert board.status() == "1 of 1 runs"
+    assert text_of(board.table("A_T")).count("50.0") == 2

@@ -1,0 +1,100 @@
+"""The names of runs, and what a store knows of them."""
+
+import dataclasses
+import hashlib
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstream.run.config import RunConfig
+from evenstream.run.files import exclusive
+from evenstream.run.many import Ended
+from evenstream.sweep.store import LOCK, NO_RESULT_DEPENDS_ON, Store, run_key
+from small_runs import small_config
+
+CONFIG = small_config("c-digits", "er-las")
+OTHERS = {
+    "method": "er", "stream": "d-digits", "seed": 1, "memory": 13, "batch": 5, "replay_batch": 6,
+    "lr": 0.06, "network": "convnet", "augment": "crop", "weights": "/w.pt",
+    "weights_sha256": "ab", "optimizer": "adam", "momentum": 0.9, "weight_decay": 0.1,
+    "device": "cuda", "dtype": "bfloat16", "threads": 2, "class_order": "seed", "tasks": 5,
+    "test_fraction": 0.3, "epochs": 2, "checkpoint_every": 9, "batch_schedule": "random",
+    "eval_every": 5, "eval_images": 10, "eval_future": True, "corrupt": "skip",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(RunConfig)])
+def test_every_field_counts_but_those_that_cannot(name):
+    other = dataclasses.replace(CONFIG, **{name: OTHERS[name]})
+    assert (run_key(other) == run_key(CONFIG)) == (name in NO_RESULT_DEPENDS_ON)
+
+
+def test_names_do_not_change_between_versions():
+    """Runs made before must be found again, also when a field with a default was added."""
+    text = (
+        '{"augment":"none","batch":4,"dtype":"float32","lr":0.05,"memory":12,"method":"er-las",'
+        '"network":"mlp","replay_batch":4,"seed":0,"stream":"c-digits","tasks":2}'
+    )
+    assert run_key(CONFIG) == hashlib.sha256(text.encode()).hexdigest()[:16] == "87ebb3e5f036cf55"
+
+
+@given(lr=st.integers(1, 100), decay=st.floats(0, 1))
+def test_a_config_that_was_written_and_read_has_the_same_name(lr, decay, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("config")
+    config = dataclasses.replace(CONFIG, lr=lr, weight_decay=decay)
+    config.write(folder)
+    assert run_key(RunConfig.read(folder)) == run_key(config)
+    assert math.isfinite(int(run_key(config), 16))
+
+
+def finish(folder, config, **metrics):
+    folder.mkdir(parents=True, exist_ok=True)
+    config.write(folder)
+    (folder / "metrics.json").write_text(json.dumps({"status": "finished", **metrics}))
+
+
+def test_status(tmp_path):
+    store = Store(tmp_path)
+    folder = store.folder(CONFIG)
+    assert folder == tmp_path / "runs" / run_key(CONFIG)
+    assert store.status(CONFIG) == "waiting"
+    store.record(Ended(CONFIG, folder, error="no luck", traceback="Traceback ..."))
+    assert store.status(CONFIG) == "failed"
+    (folder / LOCK).touch()
+    with exclusive(folder / LOCK):
+        assert store.status(CONFIG) == "running"
+    assert store.status(CONFIG) == "failed"
+    finish(folder, CONFIG, A_T=50.0)
+    assert store.status(CONFIG) == "finished"
+    assert store.metrics(CONFIG)["A_T"] == 50.0
+
+
+def test_failures_are_counted_and_forgotten(tmp_path):
+    store = Store(tmp_path)
+    run = Ended(CONFIG, store.folder(CONFIG), error="no luck", traceback="Traceback ...")
+    store.record(run)
+    store.record(dataclasses.replace(run, error="again"))
+    expected = {"error": "again", "traceback": "Traceback ...", "attempts": 2}
+    assert store.failure(CONFIG) == expected
+    store.record(Ended(CONFIG, store.folder(CONFIG), metrics={}))
+    assert store.failure(CONFIG) is None
+    assert not (store.folder(CONFIG) / "error.json").exists()
+
+
+def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path):
+    store = Store(tmp_path)
+    finish(store.folder(CONFIG), dataclasses.replace(CONFIG, memory=3))
+    assert store.metrics(CONFIG) is None
+
+
+def test_all_finished_runs(tmp_path):
+    store = Store(tmp_path)
+    assert list(store.finished()) == []
+    finish(store.folder(CONFIG), CONFIG, A_T=1)
+    (tmp_path / "runs" / "notes").mkdir()
+    other = dataclasses.replace(CONFIG, seed=1)
+    store.record(Ended(other, store.folder(other), error="no luck"))
+    assert [(config, found["A_T"]) for config, found in store.finished()] == [(CONFIG, 1)]
