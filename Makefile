@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 .PHONY: demo test test-slow lint bench clean
 
@@ -12,7 +13,8 @@ demo: $(READY)  ## compare fine-tuning, replay and LAS on real digits (under two
 test: $(READY)  ## the whole test suite (under five minutes on 2 cores)
 	$(BIN)/python -m pytest -n 2
 
-test-slow: $(READY)  ## the longer, randomised versions
+test-slow: $(READY)  ## the longer, randomised versions, and those against a real Ray
+	$(PIP) '.[ray]'
 	$(BIN)/python -m pytest -n 2 -m slow --timeout 3600
 
 lint: $(READY)  ## ruff and mypy
@@ -26,7 +28,7 @@ bench: $(READY)  ## timings as ratios, measured side by side; memory of a stream
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) '.[dev]'
 	touch $@
 
 clean:
