@@ -211,7 +211,7 @@ def test_checkpoint_of_another_version(tmp_path):
     del body["sha256"]
     body["format"] = 99
     path.write_text(json.dumps({**body, "sha256": checkpoint._text_digest(body)}))
-    with pytest.raises(CheckpointError, match="has format 99, this version reads 1"):
+    with pytest.raises(CheckpointError, match="has format 99, this version reads 2"):
         read_checkpoint(tmp_path)
 
 

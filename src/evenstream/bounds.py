@@ -22,6 +22,8 @@ Count = Annotated[int, Within(0)]
 Positive = Annotated[int, Within(1)]
 Factor = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
+Fading = Annotated[float, Within(0, 0.999999)]
+"""How much of an average is kept at each step; 1 would keep it as it is for ever."""
 
 
 def check_bounds(instance: Any) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from evenstream.errors import CheckpointError
 
-FORMAT = 1
+FORMAT = 2
 _TENSOR = "__tensor__"
 _INCOMING = "incoming"
 _NUMBER = re.compile(r"checkpoint-(\d+)")

@@ -10,6 +10,9 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import EvenstreamError, InputError, NonFiniteLoss, UnknownName
+from evenstream.learner.averaging import average_into
+from evenstream.learner.classifier import Classifier, frozen_copy
+from evenstream.learner.heads import GrowingHead
 from evenstream.learner.memory import X, Y
 from evenstream.methods import METHODS, Method, make_method, register
 from evenstream.methods.adjustment import LogitAdjustment
@@ -169,6 +172,60 @@ def test_a_task_that_fails_to_begin_leaves_no_trace():
     with pytest.raises(InputError, match="no"):
         learner.start_task(data=(np.ones((3, DIM), np.float32), ["a", "b", "a"]))
     assert learner.fingerprint() == before and learner.labels == [] and learner.network is None
+
+
+@pytest.mark.parametrize("spec", ["er@ema", "mkd", "ss-il:refresh=1", "er@post-hoc", "mkd@ema"])
+def test_a_failure_in_the_last_hook_of_a_step_leaves_no_trace(spec, monkeypatch):
+    learner = feed(small(spec), class_stream(4)[:3])
+    before, (x, labels) = learner.fingerprint(), class_stream(4)[3]
+    last = type(learner.parts[-1])
+    real = last.after_step
+
+    def failing(part, step):
+        real(part, step)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(last, "after_step", failing)
+        with pytest.raises(MemoryError):
+            learner.learn(x, labels)
+    assert learner.fingerprint() == before
+    learner.learn(x, labels)
+    assert learner.fingerprint() == feed(small(spec), class_stream(4)).fingerprint()
+
+
+def test_weights_that_layers_share_are_averaged_once():
+    shared = nn.Linear(3, 3)
+    backbone = nn.Sequential(shared, nn.ReLU(), shared)
+    network = Classifier(backbone, GrowingHead(3, 0, 2), torch.float32)
+    average = frozen_copy(network)
+    before = average.backbone[0].weight.clone()
+    with torch.no_grad():
+        shared.weight += 1
+    average_into(average, network, 0.9)
+    torch.testing.assert_close(average.backbone[0].weight, before + 0.1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        ("fine-tune@ncm", {}, "fine-tune uses none"),
+        ("fine-tune@rescaled", {}, "fine-tune uses none"),
+        ("lwf@rescaled", {"memory": 0}, "memory=0"),
+        ("er@bias-corrected", {"memory": 0}, "memory=0"),
+        ("er@ema:decay=1", {}, "decay must lie in 0..0.99"),
+        ("lwf:averaging=1", {}, "averaging must lie"),
+    ],
+)
+def test_parts_that_would_do_nothing_are_refused(spec, options, message):
+    with pytest.raises(InputError, match=message):
+        small(spec, **options)
+
+
+def test_er_wn_that_trains_normalised_weights_predicts_by_them():
+    learner = small("er-wn:when=train@argmax")
+    with pytest.raises(InputError, match="only the rule normalised"):
+        learner.learn(*class_stream(1)[0])
 
 
 def test_epochs_begin_inside_tasks_only():

@@ -1,5 +1,6 @@
 """Several passes over a task, and methods that look at a task's data more than once."""
 
+import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -124,6 +125,13 @@ def test_a_task_end_that_is_cut_off_is_made_again_from_just_before(
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
 
 
+def test_what_happens_between_batches_is_training_time(table, tmp_path, peeking, monkeypatch):
+    monkeypatch.setattr(peeking, "on_epoch_start", lambda method, learner: time.sleep(0.05))
+    monkeypatch.setattr(peeking, "on_task_end", lambda method, learner, data: time.sleep(0.2))
+    found = start_run(small_config(table, "peeking", epochs=2), tmp_path / "run")
+    assert found["train_seconds"] >= 2 * (2 * 0.05 + 0.2)
+
+
 def test_hooks_of_a_run(table, tmp_path, peeking):
     start_run(small_config(table, "peeking", epochs=3), tmp_path / "run")
     saved = read_checkpoint(tmp_path / "run/checkpoint")
@@ -141,3 +149,5 @@ def test_data_that_does_not_fit_into_memory_is_refused(table, tmp_path, peeking,
     monkeypatch.setattr(preparation, "MOST_TASK_BYTES", 100)
     with pytest.raises(InputError, match="peeking looks at a whole task's data at once"):
         start_run(small_config(table, "peeking"), tmp_path / "run")
+    with pytest.raises(InputError, match="needs every sample of a task"):
+        start_run(small_config(table, "peeking", corrupt="skip"), tmp_path / "run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from evenstream.learner.classifier import Classifier
 
@@ -16,8 +17,13 @@ def average_into(average: Classifier, network: Classifier, keep: float) -> None:
     """
     average.head.grow(network.head.out_features)
     average.width = network.width
-    mine, theirs = average.state_dict(), network.state_dict()
+    mine, theirs = (_tensors(each) for each in (average, network))
     floating = [name for name in mine if mine[name].is_floating_point()]
     torch._foreach_lerp_([mine[n] for n in floating], [theirs[n] for n in floating], 1 - keep)
     for name in mine.keys() - set(floating):
         mine[name].copy_(theirs[name])
+
+
+def _tensors(network: Classifier) -> dict[str, Tensor]:
+    """Weights and buffers by name; those that layers share come once."""
+    return {**dict(network.named_parameters()), **dict(network.named_buffers())}

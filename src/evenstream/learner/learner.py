@@ -118,10 +118,14 @@ class Learner:
             head_size=head_size,
         )
         self.method = make_method(method) if isinstance(method, str) else method
-        if "memory" in self.method.needs and memory == 0:
+        if "memory" in self.needs and not (memory and self.method.uses_memory):
             raise InputError(
-                f"{self.method.name} cannot do without a memory, and memory=0 leaves it none; "
-                "give it room for some samples"
+                f"{self.method.spec} cannot do without a memory, "
+                + (
+                    "and memory=0; give it room for some samples"
+                    if self.method.uses_memory
+                    else f"and {self.method.name} uses none; take another inference rule"
+                )
             )
         if isinstance(model, str) and model not in networks.NETWORKS:
             raise UnknownName("network", model, networks.NETWORKS)
@@ -459,9 +463,9 @@ class Learner:
     @property
     def _may_fail_later(self) -> bool:
         """Whether something after the main update could still refuse the step."""
-        kind, update = type(self.method), type(self.method.update)
-        hooks = (kind.after_step, kind.stored_rows) != (Method.after_step, Method.stored_rows)
-        return hooks or update is not Reservoir
+        hooked = any(type(part).after_step is not Part.after_step for part in self.parts)
+        chooses = type(self.method).stored_rows is not Method.stored_rows
+        return hooked or chooses or type(self.method.update) is not Reservoir
 
     def _store(self, step: Step) -> None:
         """Offer the incoming rows (or those the method chose) to the memory."""

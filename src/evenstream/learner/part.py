@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,9 @@ class Part:
     changing it in place, so that the one before is still there to go back to.
     """
 
+    moves_weights: ClassVar[bool] = False
+    """Whether `after_step` changes its modules' weights in place (moving averages)."""
+
     def __init__(self) -> None:
         self.modules: dict[str, nn.Module] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
@@ -56,7 +59,7 @@ class Part:
     def after_step(self, step: Step) -> None:
         """A method: after the update, before the memory takes in the batch (second steps).
 
-        Teachers and rules: the last thing in a step that can no longer be refused.
+        Teachers and rules: the last thing in a step.
         """
 
     def on_task_end(self, learner: Learner, data: TaskData | None) -> None:

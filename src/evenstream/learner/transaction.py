@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from evenstream.learner.classifier import Classifier
 from evenstream.learner.heads import GrowingHead
 
 if TYPE_CHECKING:
@@ -37,13 +38,15 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
     task = learner.task, learner.in_task, learner.task_counts
     generators, seen = learner.randomness.state(), learner.memory.seen
     own = [(dict(p.tensors), dict(p.modules), dict(p.optimizers)) for p in parts]
+    moving = [m for part in parts if part.moves_weights for m in part.modules.values()]
+    averages = [undo_averaging(m) for m in moving if isinstance(m, Classifier)]
     learner.undo = {}
     learner.memory.begin()
     try:
         with learner.randomness.owned_global(), torch.enable_grad():
             yield
     except BaseException:
-        for undo in reversed(learner.undo.values()):
+        for undo in [*reversed(learner.undo.values()), *averages]:
             undo()
         learner.memory.rollback(seen)
         learner.network, learner.optimizer, learner.input_kind = network, optimizer, kind
@@ -77,6 +80,18 @@ def undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]
                 optimizer.state.pop(parameter, None)
         for parameter, state in states.items():
             optimizer.state[parameter] = state
+
+    return restore
+
+
+def undo_averaging(average: Classifier) -> Undo:
+    """Undoes a change of a moving average, which may have grown, that is about to be made."""
+    width = average.width
+    weights = {name: value.clone() for name, value in average.state_dict().items()}
+
+    def restore() -> None:
+        average.load_state_dict(weights)
+        average.width = width
 
     return restore
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
 
 LambdaMode = Literal["classes", "mammoth", "sairin"]
-TASK, WEIGHTS, TAUGHT, HELD_OUT, FROM_MEMORY = "task", "weights", "taught", "held_out", "held_"
+TASK, WEIGHTS, TAUGHT, HELD_OUT, FROM_MEMORY = "task", "weights", "taught", "new_", "old_"
 
 
 @register("bic")
@@ -80,7 +80,8 @@ class BiC(TaskwiseMethod):
         memory.put(torch.arange(len(order) - count, device=memory.device), kept)
         self.tensors.update({FROM_MEMORY + name: values for name, values in held.items()})
         positions = draw_distinct(len(data.y), count, own)
-        self.tensors[HELD_OUT] = positions
+        self.tensors[HELD_OUT + X] = data.raw[positions]
+        self.tensors[HELD_OUT + Y] = data.y[positions]
         self.tensors[ROWS] = torch.tensor(len(data.y) - count)
         return positions.tolist()
 
@@ -100,13 +101,14 @@ class BiC(TaskwiseMethod):
     def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
         """Fit the bias correction, then fill the memory anew."""
         assert data is not None
-        memory, held = learner.memory, self.tensors.pop(HELD_OUT)
-        if len(held):
+        memory = learner.memory
+        raw, y = (self.tensors.pop(HELD_OUT + name) for name in (X, Y))
+        if len(y):
             from_memory = {name: self.tensors.pop(FROM_MEMORY + name) for name in (X, Y, TASK)}
             if isinstance(self.inference, BiasCorrected):
-                raw = torch.cat([from_memory[X], data.raw[held]])
-                self.inference.fit(learner, raw, torch.cat([from_memory[Y], data.y[held]]))
-            slots = torch.arange(len(memory), len(memory) + len(held), device=memory.device)
+                raw = torch.cat([from_memory[X], raw])
+                self.inference.fit(learner, raw, torch.cat([from_memory[Y], y]))
+            slots = torch.arange(len(memory), len(memory) + len(y), device=memory.device)
             memory.put(slots, from_memory)
         rows = pooled(memory, data, task=torch.full_like(data.y, learner.task))
         refill(learner, rows, rows[TASK])

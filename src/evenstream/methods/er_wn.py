@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
 from evenstream.bounds import Factor
+from evenstream.errors import InputError
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule, NormalisedWeights
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
 
 
 @register("er-wn")
@@ -35,6 +39,14 @@ class ERWN(ER):
     def make_inference(self) -> InferenceRule:
         """Normalised weights."""
         return NormalisedWeights(self.power, self.keep_bias)
+
+    def on_setup(self, learner: Learner) -> None:
+        """Refuse to predict by logits that were not trained."""
+        if self.when == "train" and not isinstance(self.inference, NormalisedWeights):
+            raise InputError(
+                f"{self.spec} makes no sense: when=train trains normalised weights, so only the "
+                "rule normalised can predict"
+            )
 
     def loss(self, step: Step) -> Tensor:
         """ER's loss, on normalised logits if these are trained."""

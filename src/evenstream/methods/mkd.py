@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenstream.bounds import Factor, Share
+from evenstream.bounds import Factor, Fading
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.distillation import Temperature, distillation
@@ -31,7 +31,7 @@ class MKD(TaughtReplay):
 
     weight: Factor = 5.5
     """Of the distillation (λ)."""
-    averaging: Share = 0.99
+    averaging: Fading = 0.99
     """Share of the teacher's weights that is kept at each step (1 - α). 0 means a copy of the
     network at each task's end, which needs task boundaries."""
     temperature: Temperature = 4.0

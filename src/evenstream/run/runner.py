@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -121,17 +122,27 @@ class _Run:
         twice = "second_pass" in learner.needs
         data = stream.task_data(at.task) if twice else None
         if not learner.in_task and stream.boundaries:
-            at.held_out = learner.start_task(stream.label_counts(at.task), data)
+            with self._training():
+                at.held_out = learner.start_task(stream.label_counts(at.task), data)
         while True:
             self._train_epoch(stop)
             if at.epoch + 1 == self.config.epochs:
                 break
             at.epoch, at.batch = at.epoch + 1, 0
-            learner.start_epoch()
+            with self._training():
+                learner.start_epoch()
         if learner.in_task:
             if twice:  # what comes now may take long and cannot be cut in two
                 self._checkpoint()
-            learner.end_task(data)
+            with self._training():
+                learner.end_task(data)
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        """Count the time as training."""
+        began = time.perf_counter()
+        yield
+        self.at.train_seconds += time.perf_counter() - began
 
     def _train_epoch(self, stop: StopFlag) -> None:
         at, size = self.at, self.batch
@@ -164,10 +175,9 @@ class _Run:
         skipped.add(samples)
 
     def _learn(self, batch: Batch) -> None:
-        began = time.perf_counter()
-        result = self.learner.learn(batch.x, batch.labels)
+        with self._training():
+            result = self.learner.learn(batch.x, batch.labels)
         samples = len(batch.labels)
-        self.at.train_seconds += time.perf_counter() - began
         self.at.samples += samples
         self.at.single_class_steps += result.single_class
         if result.accuracy is not None and self.at.epoch == 0:

@@ -80,6 +80,8 @@ class MovingAverageTeacher(Teacher):
         keep: how much of the average is kept at each step; the rest comes from the network.
     """
 
+    moves_weights = True
+
     def __init__(self, keep: float) -> None:
         super().__init__()
         self.keep = keep

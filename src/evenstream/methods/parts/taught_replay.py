@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from evenstream.bounds import Factor, Share
+from evenstream.bounds import Factor, Fading
 from evenstream.learner.step import Step
 from evenstream.methods.er import ER
 from evenstream.slots.teachers import MovingAverageTeacher, TaskEndTeacher, Teacher
@@ -26,7 +26,7 @@ class TaughtReplay(ER):
 
     weight: Factor = 1.0
     """Of the distance to the teacher."""
-    averaging: Share = 0.0
+    averaging: Fading = 0.0
     """Share of the teacher's weights that is kept at each step, the rest comes from the network:
     a moving average needs no task boundaries. 0 means a copy of the network at each task's end."""
 

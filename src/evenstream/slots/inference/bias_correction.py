@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from evenstream.bounds import Count, Factor
-from evenstream.errors import InputError, NonFiniteLoss
+from evenstream.errors import NonFiniteLoss
 from evenstream.learner.memory import X, Y
 from evenstream.learner.outputs import Model, Outputs, plain_outputs
 from evenstream.learner.part import TaskData
@@ -32,20 +32,12 @@ class BiasCorrected(InferenceRule):
     the memory, every class weighing the same; it was trained on, so less of the bias shows there.
     """
 
-    needs = frozenset({"boundaries"})
+    needs = frozenset({"boundaries", "memory"})
 
     lr: Factor = 0.001
     """Learning rate of Adam, which fits α and β."""
     epochs: Count = 50
     """Passes over the rows that they are fitted on; 0 is argmax."""
-
-    def on_setup(self, learner: Learner) -> None:
-        """There must be rows to fit on."""
-        if not learner.memory.capacity:
-            raise InputError(
-                f"{learner.method.spec} has no memory to fit the bias correction on; use a method "
-                "with a memory, or another inference rule"
-            )
 
     @property
     def correction(self) -> Tensor | None:

@@ -30,6 +30,7 @@ class NearestClassMean(InferenceRule):
     """
 
     asked_each_step = False
+    needs = frozenset({"memory"})
 
     scale: Factor = 10.0
     """The factor on the cosines; only probabilities depend on it."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.bounds import Share
+from evenstream.bounds import Fading
 from evenstream.learner.averaging import average_into
 from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.outputs import Model, Outputs
@@ -27,8 +27,9 @@ class MovingAverage(InferenceRule):
     """
 
     gives_logits = True
+    moves_weights = True
 
-    decay: Share = 0.99
+    decay: Fading = 0.99
     """How much of the average is kept at each step; 0 is argmax."""
 
     AVERAGE = "average"

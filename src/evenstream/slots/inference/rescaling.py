@@ -32,7 +32,7 @@ class Rescaled(InferenceRule):
     without rows in memory keeps its probability.
     """
 
-    needs = frozenset({"boundaries"})
+    needs = frozenset({"boundaries", "memory"})
 
     def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
         """Classes whose first task is over are old from now on."""
