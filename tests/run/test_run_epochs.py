@@ -150,4 +150,6 @@ def test_data_that_does_not_fit_into_memory_is_refused(table, tmp_path, peeking,
     with pytest.raises(InputError, match="peeking looks at a whole task's data at once"):
         start_run(small_config(table, "peeking"), tmp_path / "run")
     with pytest.raises(InputError, match="needs every sample of a task"):
-        start_run(small_config(table, "peeking", corrupt="skip"), tmp_path / "run")
+        preparation.fit(
+            small_config(table, "peeking", corrupt="skip"), open_stream(str(table), tasks=2)
+        )

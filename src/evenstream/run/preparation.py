@@ -51,7 +51,7 @@ def fit(config: RunConfig, stream: Stream) -> None:
     if config.epochs > 1 and not stream.boundaries:
         raise InputError(f"{stream.name} does not say where tasks begin, so it has one epoch only")
     if "second_pass" in learner.needs and config.corrupt == "skip":
-        raise InputError(f"--corrupt skip: {config.method} needs every sample of a task")
+        raise InputError(f"{config.method} needs every sample of a task, so --corrupt skip is out")
     if "second_pass" in learner.needs and stream.largest_task_bytes() > MOST_TASK_BYTES:
         raise InputError(
             f"{config.method} looks at a whole task's data at once, and a task of {stream.name} "
