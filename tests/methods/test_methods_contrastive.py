@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from method_samples import assert_value, watch_groups
+from torch.nn.utils import parameters_to_vector
 
 from evenstream import Learner, LogitAdjustedSoftmax
 from evenstream.errors import InputError
@@ -309,6 +310,28 @@ def test_scr_reviews_the_memory_at_task_ends():
         learner.end_task()
     assert same(parameters(plain), before) and not same(parameters(reviewed), before)
     assert seen == [("network", PROJECTION)] * 2  # 18 stored rows, in batches of 6 + 6
+
+
+def review_changes(whole):
+    """What one batch of review adds to backbone and projection, with its loss or the `whole`."""
+    learner = make_learner("scr:review=true", model=Backbone(dropout=0.0))
+    feed(learner, toy_stream()[:2])  # 12 stored rows, a batch of 6 + 6
+    contrast, optimise, losses = learner.method.contrast, learner.optimise, []
+    learner.method.contrast = lambda *rows: losses.append(contrast(*rows)) or losses[-1]
+    if whole:
+        learner.optimise = lambda loss, *groups: optimise(losses[-1], *groups)
+    modules = learner.network.backbone, learner.method.modules[PROJECTION]
+    before = [parameters_to_vector(module.parameters()).detach() for module in modules]
+    learner.end_task()
+    assert len(losses) == 1
+    after = [parameters_to_vector(module.parameters()).detach() for module in modules]
+    return [new - old for new, old in zip(after, before, strict=True)]
+
+
+def test_a_review_has_a_tenth_of_the_gradient():
+    for tenth, full in zip(review_changes(False), review_changes(True), strict=True):
+        torch.testing.assert_close(tenth, 0.1 * full, rtol=1e-3, atol=1e-6)
+        assert full.abs().max() > 1e-3
 
 
 def test_a_review_of_nothing():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import Group, assert_value, step_of, watch_groups
+from method_samples import Group, assert_value, fixed_teacher, step_of, watch_groups
 from torch import nn
 
 from evenstream import Learner
@@ -21,12 +21,12 @@ from evenstream.methods import make_method
 from evenstream.methods.bic import BiC, loss_weights
 from evenstream.methods.e2e import E2E, yes_or_no
 from evenstream.methods.lucir import adaptation
-from evenstream.methods.lucir_full import imprinted, margin_ranking
+from evenstream.methods.lucir_full import LUCIRFull, imprinted, margin_ranking
 from evenstream.methods.parts.distillation import distillation
 from evenstream.methods.parts.exemplars import herd
 from evenstream.methods.parts.taskwise import balanced_batches, refill_by_class
 from evenstream.networks.resnet import ResNet
-from evenstream.slots.inference.bias_correction import BiasCorrected
+from evenstream.slots.inference.bias_correction import BiasCorrected, fit_bias
 from small_streams import DIM, Noisy, images, parameters, same, small
 
 BATCH = 4
@@ -170,8 +170,8 @@ def test_the_weights_of_bic_on_five_tasks_of_two_classes(mode, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("mode", ["classes", "mammoth"])
-def test_the_loss_of_bic(mode):
+@pytest.mark.parametrize(("mode", "factor"), [("classes", 1), ("mammoth", 4), ("sairin", 4)])
+def test_the_loss_of_bic(mode, factor):
     z, taught = torch.tensor([[1.0, 2, 0], [0, 1, 3]]), torch.tensor([[2.0, 1], [0, 4]])
     method = BiC(lambda_mode=mode)
     method.teacher = SimpleNamespace(known=2, outputs=lambda x: (None, taught))
@@ -182,8 +182,8 @@ def test_the_loss_of_bic(mode):
     step = step_of(Group(z.tolist(), [1, 2]))
     own = taught * torch.tensor([1, 0.5]) + torch.tensor([0, -0.25])
     soft = (own / 2).softmax(1)
-    kept = -(soft * (z[:, :2] / 2).log_softmax(1)).sum(1).mean() * (4 if mode == "mammoth" else 1)
-    expected = 0.25 * F.cross_entropy(z, torch.tensor([1, 2])) + 0.75 * kept
+    kept = -(soft * (z[:, :2] / 2).log_softmax(1)).sum(1).mean()
+    expected = 0.25 * F.cross_entropy(z, torch.tensor([1, 2])) + 0.75 * factor * kept
     assert_value(method.loss(step), float(expected))
 
 
@@ -254,10 +254,29 @@ def test_any_method_with_a_memory_can_be_bias_corrected():
         learner.end_task()
     correction = learner.method.inference.correction
     assert correction[:, 0].tolist() == [1, 0] and correction[0, 3] != 1
-    refused = small("fine-tune@bias-corrected")
-    refused.start_task()
-    with pytest.raises(InputError, match="no memory to fit the bias correction on"):
-        refused.learn(*task_data(0))
+    with pytest.raises(InputError, match="cannot do without a memory"):
+        small("fine-tune@bias-corrected")
+
+
+def test_every_class_of_the_memory_weighs_the_same_in_the_bias_correction(monkeypatch):
+    learner = small("er@bias-corrected", batch=BATCH)
+    for task in range(2):
+        learner.start_task()
+        learner.learn(*task_data(task))
+        if task == 0:
+            learner.end_task()
+    y = torch.tensor([2, 0, 0, 2, 0, 3])  # none of class 1
+    learner.memory.clear()
+    learner.memory.put(torch.arange(6), {X: torch.randn(6, DIM), Y: y})
+    weights = []
+
+    def noted(*args, class_weights, **options):
+        weights.append(class_weights)
+        return fit_bias(*args, class_weights=class_weights, **options)
+
+    monkeypatch.setattr("evenstream.slots.inference.bias_correction.fit_bias", noted)
+    learner.end_task()
+    torch.testing.assert_close(weights, [torch.tensor([1 / 3, 1, 1 / 2, 1])])
 
 
 # ---- E2E -----------------------------------------------------------------------------------------
@@ -338,6 +357,36 @@ def test_fine_tuning_begins_with_the_second_task_and_puts_the_learning_rate_back
     assert rates == [0.003] * 2 * math.ceil(24 / BATCH)
     assert not same(parameters(learner), before)
     assert learner.optimizer.param_groups[0]["lr"] == learner.options.lr
+
+
+def test_fine_tuning_keeps_what_the_first_stage_has_learned(monkeypatch):
+    """CE + KD/2 on all seen columns, whose teacher is the network before the fine-tuning."""
+    method = "e2e:fine_tune_epochs=2,fine_tune_lr=0.5"
+    learner = after_tasks(method, tasks=1, head_size=6, scope="all")
+    train(learner, task_data(1))
+    first_stage, optimise = learner.copy_network(), learner.optimise
+    batches, found, expected = [], [], []
+
+    def noted_batches(*args):
+        for rows in balanced_batches(*args):
+            batches.append(rows)
+            yield rows
+
+    def noted_loss(loss):
+        x, y = batches[-1].x, batches[-1].y
+        with torch.no_grad():
+            logits = learner.network(x)
+            soft = (first_stage(x)[:, :4] / 2).softmax(1)
+            kept = -(soft * (logits[:, :4] / 2).log_softmax(1)).sum(1).mean()
+        found.append(loss.item())
+        expected.append(float(F.cross_entropy(logits, y) + 0.5 * kept))
+        optimise(loss)
+
+    monkeypatch.setattr("evenstream.methods.e2e.balanced_batches", noted_batches)
+    monkeypatch.setattr(learner, "optimise", noted_loss)
+    learner.end_task(task_data(1))
+    assert len(found) == 2 * math.ceil(24 / BATCH)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_the_learning_rate_comes_back_after_an_error():
@@ -508,6 +557,37 @@ def test_lucirs_loss_does_not_depend_on_the_features_length():
     assert small_one == pytest.approx(large_one, rel=1e-5)
     other = value(1.0, sigma=9.0)
     assert other[0] != pytest.approx(small_one[0], rel=1e-2) and other[1] == small_one[1]
+
+
+def test_the_loss_of_lucir_in_the_second_task():
+    """CE + 5·√(old/new)·(1 - cos) + ranking; of six rows of the head, five have a class."""
+    draw = torch.Generator().manual_seed(0)
+    features, old_features, logits = (torch.randn(4, n, generator=draw) for n in (3, 3, 5))
+    head = torch.randn(6, 3, generator=draw)
+    y, known, seen = [3, 0, 1, 4], 2, 5
+    method = LUCIRFull()
+    method.teacher = fixed_teacher(torch.zeros(4, known), old_features)
+    step = step_of(
+        Group(features[:1].tolist(), y[:1]),
+        Group(features[1:].tolist(), y[1:]),
+        network=SimpleNamespace(head=SimpleNamespace(weight=head)),
+        forward=lambda x: (x, logits),
+    )
+    step.n_classes = seen
+
+    def cosine(a, b):
+        return float(a @ b / (a.norm() * b.norm()))
+
+    moved = np.mean([1 - cosine(a, b) for a, b in zip(old_features, features, strict=True)])
+    ranking = []
+    for row, label in zip(features, y, strict=True):
+        if label < known:
+            rivals = sorted(cosine(row, head[k]) for k in range(known, seen))[-2:]
+            ranking += [max(0, 0.5 - cosine(row, head[label]) + rival) for rival in rivals]
+    assert moved > 0.1 and np.mean(ranking) > 0.1
+    expected = F.cross_entropy(logits, torch.tensor(y)).item()
+    expected += 5 * math.sqrt(2 / 3) * moved + np.mean(ranking)
+    assert method.loss(step).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_last_relu_is_off_for_lucir_only_and_stays_off(tmp_path):
