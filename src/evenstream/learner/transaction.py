@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from evenstream.learner.classifier import Classifier
 from evenstream.learner.heads import GrowingHead
@@ -71,7 +70,7 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
 def undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> Undo:
     """Undoes an optimiser step that is about to be made."""
     values = [p.detach().clone() for p in parameters]
-    states = {p: copy.deepcopy(optimizer.state[p]) for p in parameters if p in optimizer.state}
+    states = {p: _copied(optimizer.state[p]) for p in parameters if p in optimizer.state}
 
     def restore() -> None:
         with torch.no_grad():
@@ -94,6 +93,11 @@ def undo_averaging(average: Classifier) -> Undo:
         average.width = width
 
     return restore
+
+
+def _copied(state: dict[str, Any]) -> dict[str, Any]:
+    """An optimiser's state of one parameter: tensors and plain numbers."""
+    return {key: v.clone() if isinstance(v, Tensor) else v for key, v in state.items()}
 
 
 def undo_growth(head: GrowingHead, optimizer: torch.optim.Optimizer) -> Undo:
