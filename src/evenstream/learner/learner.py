@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -552,17 +552,21 @@ class Learner:
         network = build_classifier(
             self.model, raw, self.preprocess, self.options, self.method.head, self.weights
         )
-        self.optimizer = make_optimizer(
-            self.options.optimizer,
-            network.parameters(),
-            lr=self.options.lr,
-            momentum=self.options.momentum,
-            weight_decay=self.options.weight_decay,
-        )
+        self.optimizer = self.make_optimizer(network.parameters())
         self.network, self.input_kind = network, InputKind.of(raw)
         for part in self.parts:
             part.on_setup(self)
         return network
+
+    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """An optimiser as the user asked for: the network's, and those of a method's modules."""
+        return make_optimizer(
+            self.options.optimizer,
+            parameters,
+            lr=self.options.lr,
+            momentum=self.options.momentum,
+            weight_decay=self.options.weight_decay,
+        )
 
     def _add_labels(self, values: list[Label]) -> Tensor:
         """Class indices of labels; new ones get a row in the head, all else stays."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from evenstream.bounds import Count, Factor
 from evenstream.learner.heads import GrowingHead
 from evenstream.learner.memory import Y
-from evenstream.learner.optimizers import make_optimizer, replace_parameter
+from evenstream.learner.optimizers import replace_parameter
 from evenstream.learner.randomness import derive_seed
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
@@ -66,13 +66,7 @@ class EROBC(ER):
         rows = max(real.out_features, len(learner.labels))
         head = self.head.build(real.in_features, derive_seed(options.seed, SURROGATE), rows)
         self.modules[SURROGATE] = head.to(learner.device)
-        self.optimizers[SURROGATE] = make_optimizer(
-            options.optimizer,
-            head.parameters(),
-            lr=options.lr,
-            momentum=options.momentum,
-            weight_decay=options.weight_decay,
-        )
+        self.optimizers[SURROGATE] = learner.make_optimizer(head.parameters())
 
     def on_new_classes(self, learner: Learner, first: int) -> None:
         """Let a copy of the surrogate head grow, so that a refused step still has the old one."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from evenstream.learner.optimizers import make_optimizer
 from evenstream.methods.base import Method
 
 if TYPE_CHECKING:
@@ -17,12 +16,5 @@ PROJECTION = "projection"
 
 def add_projection(method: Method, learner: Learner, projection: nn.Module) -> None:
     """Give a method a projection that is trained as the learner's network is."""
-    options = learner.options
     method.modules[PROJECTION] = projection.to(learner.device)
-    method.optimizers[PROJECTION] = make_optimizer(
-        options.optimizer,
-        projection.parameters(),
-        lr=options.lr,
-        momentum=options.momentum,
-        weight_decay=options.weight_decay,
-    )
+    method.optimizers[PROJECTION] = learner.make_optimizer(projection.parameters())
