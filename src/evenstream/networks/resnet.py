@@ -6,13 +6,10 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from evenstream.networks.base import FeatureExtractor
+from evenstream.networks.convolution import Convolution
 
 RESNET18 = (2, 2, 2, 2)
 RESNET34 = (3, 4, 6, 3)
-
-
-def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
 
 
 class BasicBlock(nn.Module):
@@ -22,14 +19,14 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = _conv3x3(inputs, outputs, stride)
+        self.conv1 = Convolution(inputs, outputs, 3, stride)
         self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = _conv3x3(outputs, outputs)
+        self.conv2 = Convolution(outputs, outputs, 3)
         self.bn2 = nn.BatchNorm2d(outputs)
         self.shortcut = nn.Sequential()  # the identity where the shapes agree
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False),
+                Convolution(inputs, outputs, 1, stride),
                 nn.BatchNorm2d(outputs),
             )
 
@@ -55,7 +52,7 @@ class ResNet(FeatureExtractor):
     ) -> None:
         super().__init__()
         self.num_features = 8 * width
-        self.conv1 = _conv3x3(channels, width)
+        self.conv1 = Convolution(channels, width, 3)
         self.bn1 = nn.BatchNorm2d(width)
         self.pool: nn.Module = nn.Identity()
         self.layer1 = _stage(blocks[0], width, width, stride=1)
@@ -94,7 +91,7 @@ class ImageNetResNet(ResNet):
 
     def __init__(self, channels: int, blocks: tuple[int, int, int, int] = RESNET18) -> None:
         super().__init__(channels, blocks)
-        self.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
+        self.conv1 = Convolution(channels, 64, 7, stride=2)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

@@ -1,0 +1,139 @@
+"""The convolution's own weight gradient equals PyTorch's, and is used only where it should be."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from evenstream import networks
+from evenstream.networks import convolution
+from evenstream.networks.convolution import Convolution
+
+
+def plain_twin(layer: Convolution) -> nn.Conv2d:
+    """PyTorch's layer with the same weights."""
+    size = layer.kernel_size[0]
+    twin = nn.Conv2d(
+        layer.in_channels, layer.out_channels, size, layer.stride[0], size // 2, bias=False
+    )
+    twin.load_state_dict(layer.state_dict())
+    return twin.to(layer.weight.dtype)
+
+
+def outputs_and_gradients(layer, x, weigh):
+    """The output of a layer, and the gradients of a weighted sum of it."""
+    x = x.detach().clone().requires_grad_()
+    out = layer(x)
+    (out * weigh).sum().backward()
+    return out.detach(), x.grad, layer.weight.grad
+
+
+@pytest.fixture
+def matrix_calls(monkeypatch):
+    """Counts the weight gradients that were made as a matrix product."""
+    calls = []
+    made = convolution._weight_gradient
+
+    def counted(*args):
+        calls.append(args[2])
+        return made(*args)
+
+    monkeypatch.setattr(convolution, "_weight_gradient", counted)
+    return calls
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 4),
+    outputs=st.integers(1, 5),
+    size=st.sampled_from([3, 5]),
+    stride=st.integers(1, 3),
+    height=st.integers(1, 6),
+    width=st.integers(1, 6),
+    last=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_every_gradient_is_pytorchs(rows, outputs, size, stride, height, width, last, seed):
+    torch.manual_seed(seed)
+    inputs = 4 * height * width  # few positions for its channels
+    layer = Convolution(inputs, outputs, size, stride).double()
+    x = torch.randn(rows, inputs, height, width, dtype=torch.float64)
+    if last:
+        layer, x = (thing.to(memory_format=torch.channels_last) for thing in (layer, x))
+    twin = plain_twin(layer)
+    assert layer._few_positions(x)
+    weigh = torch.randn_like(twin(x))
+    mine, theirs = (outputs_and_gradients(one, x, weigh) for one in (layer, twin))
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "size", "positions", "matrix"),
+    [(64, 3, 4, True), (63, 3, 4, False), (64, 3, 5, False), (64, 1, 2, False)],
+)
+def test_the_matrix_product_is_for_few_positions_and_many_channels(
+    matrix_calls, inputs, size, positions, matrix
+):
+    layer = Convolution(inputs, 2, size)
+    layer(torch.randn(2, inputs, positions, positions)).sum().backward()
+    assert bool(matrix_calls) == matrix
+
+
+def test_without_a_gradient_it_is_not_used(matrix_calls):
+    layer = Convolution(64, 2, 3)
+    x = torch.randn(2, 64, 4, 4, requires_grad=True)
+    with torch.no_grad():
+        assert torch.equal(layer(x), plain_twin(layer)(x))
+    layer.requires_grad_(False)(x).sum().backward()
+    assert not matrix_calls and x.grad is not None
+
+
+def test_under_autocast_the_product_is_in_bfloat16_and_the_gradient_in_float32(matrix_calls):
+    torch.manual_seed(0)
+    layer = Convolution(64, 8, 3)
+    twin, x = plain_twin(layer), torch.randn(16, 64, 4, 4)
+    weigh = torch.randn(16, 8, 4, 4)
+    exact = outputs_and_gradients(twin, x, weigh)
+    with torch.autocast("cpu", torch.bfloat16):
+        mine = outputs_and_gradients(layer, x, weigh)
+    assert mine[0].dtype == torch.bfloat16 and mine[2].dtype == torch.float32
+    assert len(matrix_calls) == 1
+    for a, b in zip(mine, exact, strict=True):
+        assert (a - b).norm() < 0.01 * b.norm()
+
+
+def test_per_sample_gradients_go_through_it():
+    torch.manual_seed(0)
+    layer = Convolution(64, 3, 3)
+    x = torch.randn(5, 64, 4, 4)
+
+    def loss(parameters, row):
+        return functional_call(layer, parameters, (row[None],)).square().sum()
+
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+    found = vmap(grad(loss), in_dims=(None, 0))(parameters, x)["weight"]
+    for row, each in zip(x, found, strict=True):
+        twin = plain_twin(layer)
+        twin(row[None]).square().sum().backward()
+        torch.testing.assert_close(each, twin.weight.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last])
+def test_a_whole_network_has_pytorchs_gradients(monkeypatch, matrix_calls, format):
+    torch.manual_seed(0)
+    network = networks.build("slim-resnet18", (3, 32, 32)).double().to(memory_format=format)
+    x = torch.rand(4, 3, 32, 32, dtype=torch.float64)
+
+    def gradients():
+        network.zero_grad()
+        network(x).square().sum().backward()
+        return [p.grad.clone() for p in network.parameters()]
+
+    mine = gradients()
+    assert len(matrix_calls) == 4  # the four 3x3 layers of the last stage
+    monkeypatch.setattr(Convolution, "forward", nn.Conv2d.forward)
+    for a, b in zip(mine, gradients(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
