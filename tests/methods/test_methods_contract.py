@@ -222,12 +222,6 @@ def test_parts_that_would_do_nothing_are_refused(spec, options, message):
         small(spec, **options)
 
 
-def test_er_wn_that_trains_normalised_weights_predicts_by_them():
-    learner = small("er-wn:when=train@argmax")
-    with pytest.raises(InputError, match="only the rule normalised"):
-        learner.learn(*class_stream(1)[0])
-
-
 def test_epochs_begin_inside_tasks_only():
     with pytest.raises(InputError, match="start_task first"):
         small("er").start_epoch()

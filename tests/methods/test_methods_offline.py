@@ -604,9 +604,3 @@ def test_the_last_relu_is_off_for_lucir_only_and_stays_off(tmp_path):
         assert torch.equal(loaded.scores(x), learner.scores(x))
         taught, _ = loaded.method.teacher.outputs(loaded.preprocess.plain(torch.tensor(x)))
         assert torch.equal(taught, features)
-
-
-def test_lucir_wants_its_cosine_head():
-    learner = small("lucir-full:head=linear,head_scale=10,head_scale_learned=false")
-    with pytest.raises(InputError, match="cosine head"):
-        learner.start_task(data=task_data(0))

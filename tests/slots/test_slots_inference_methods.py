@@ -5,7 +5,9 @@ import torch
 
 from evenstream import Learner
 from evenstream.errors import InputError
-from evenstream.learner.heads import GrowingHead
+from evenstream.learner.heads import GrowingHead, Head
+from evenstream.methods import make_method
+from evenstream.slots.inference import make_rule
 from evenstream.testing import feed, make_learner, toy_stream, toy_task
 from small_streams import Noisy, blobs, class_stream, parameters, same, small
 from small_streams import feed as feed_small
@@ -112,13 +114,29 @@ def test_methods_that_are_er_with_a_rule(own, rule):
         ("der\\+\\+-las:tau=0.5@post-hoc", "favour rare classes"),
         ("er:head=cosine@normalised", "no class wins by a longer weight"),
         ("er-wn:head=cosine", "no class wins by a longer weight"),
+        ("er-wn:when=train@argmax", "only the rule normalised can predict"),
+        ("pec:schedule=constant@ncm", "the network that the rule ncm asks"),
+        ("scr@argmax", "only the rule ncm can predict"),
+        ("pcr:head=linear", "contrasts rows with class weights by their cosines"),
+        ("lucir-full:head=linear", "made for a cosine head"),
     ],
 )
 def test_combinations_without_sense_are_refused(spec, reason):
-    learner = small(spec.replace("\\", ""))
     with pytest.raises(InputError, match=f"{spec}.* makes no sense: .*{reason}"):
-        learner.learn(*class_stream(1)[0])
-    assert learner.network is None and learner.step == 0
+        small(spec.replace("\\", ""))
+
+
+def test_combinations_made_by_hand_are_refused_before_there_is_a_learner():
+    method = make_method("er-las")
+    method.inference = make_rule("post-hoc")
+    with pytest.raises(InputError, match="er-las@post-hoc makes no sense"):
+        small(method)
+
+
+def test_a_head_of_another_kind_begins_with_its_own_defaults():
+    own = make_method("pcr:head_scale_learned=true").head
+    assert own == Head("cosine", 1 / 0.09, head_scale_learned=True)
+    assert make_method("er:head=cosine").head == Head("cosine")
 
 
 def test_las_of_strength_zero_may_be_corrected_afterwards():

@@ -118,6 +118,7 @@ class Learner:
             head_size=head_size,
         )
         self.method = make_method(method) if isinstance(method, str) else method
+        self.method.check()
         if "memory" in self.needs and not (memory and self.method.uses_memory):
             raise InputError(
                 f"{self.method.spec} cannot do without a memory, "

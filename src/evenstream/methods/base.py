@@ -118,6 +118,20 @@ class Method(Part):
             needs |= self.adjustment.build(seed=0).needs
         return needs | self.teacher.needs if self.teacher else needs
 
+    @property
+    def why_not(self) -> str | None:
+        """Why the method makes no sense with the head or rule that it was given; None if it does.
+
+        A rule says by `why_not_with` which methods it makes no sense with.
+        """
+        return None
+
+    def check(self) -> None:
+        """Refuse a head or rule that makes no sense, before there is any state."""
+        reason = self.why_not or self.inference.why_not_with(self)
+        if reason is not None:
+            raise InputError(f"{self.spec} makes no sense: {reason}")
+
     # ---- names -------------------------------------------------------------------------------
 
     @property
@@ -178,14 +192,20 @@ def make_method(spec: str) -> Method:
     types = own | las | head if adjusted else own | head
     values = read_options("method", name, text, types, dict.fromkeys(las, f"{name}-las"))
     method = cls(**_taken(values, own))
-    method.head = replace(method.head, **_taken(values, head))
+    method.head = _other_head(method.head, **_taken(values, head))
     if adjusted:
         if method.why_not_las is not None:
             raise InputError(f"{name} makes no sense: {method.why_not_las}")
         method.adjustment = LogitAdjustment(**values)
     if at:
         method.inference = make_rule(rule)
+    method.check()
     return method
+
+
+def _other_head(own: Head, **options: Any) -> Head:
+    """A method's own head with other options; a head of another kind begins with its defaults."""
+    return replace(own if options.get("head", own.head) == own.head else Head(), **options)
 
 
 def _taken(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

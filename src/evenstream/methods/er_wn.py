@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.errors import InputError
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule, NormalisedWeights
 
 if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+    pass
 
 
 @register("er-wn")
@@ -40,13 +39,12 @@ class ERWN(ER):
         """Normalised weights."""
         return NormalisedWeights(self.power, self.keep_bias)
 
-    def on_setup(self, learner: Learner) -> None:
-        """Refuse to predict by logits that were not trained."""
+    @property
+    def why_not(self) -> str | None:
+        """Logits that were not trained cannot predict."""
         if self.when == "train" and not isinstance(self.inference, NormalisedWeights):
-            raise InputError(
-                f"{self.spec} makes no sense: when=train trains normalised weights, so only the "
-                "rule normalised can predict"
-            )
+            return "when=train trains normalised weights, so only the rule normalised can predict"
+        return None
 
     def loss(self, step: Step) -> Tensor:
         """ER's loss, on normalised logits if these are trained."""

@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Count, Factor, Positive
-from evenstream.errors import InputError
 from evenstream.learner.classifier import evaluation_mode
-from evenstream.learner.heads import CosineHead, Head, cosines
+from evenstream.learner.heads import Head, cosines
 from evenstream.learner.optimizers import learning_rate
 from evenstream.learner.outputs import plain_outputs
 from evenstream.learner.part import TaskData
@@ -62,11 +61,16 @@ class LUCIRFull(TaskwiseMethod):
         """Cosines with a factor that is learned."""
         return Head("cosine", head_scale=1.0, head_scale_learned=True)
 
+    @property
+    def why_not(self) -> str | None:
+        """Its terms are of cosines."""
+        if self.head.head == "cosine":
+            return None
+        return "lucir-full is made for a cosine head; leave head=cosine as it is"
+
     def on_setup(self, learner: Learner) -> None:
         """Leave out the last ReLU, if the network can."""
         assert learner.network is not None
-        if not isinstance(learner.network.head, CosineHead):
-            raise InputError("lucir-full is made for a cosine head; leave head=cosine as it is")
         if hasattr(learner.network.backbone, "final_relu"):
             learner.network.backbone.final_relu = False  # type: ignore[assignment]  # no tensor
 

@@ -44,6 +44,16 @@ class PCR(TwoViews):
         """Cosines over the temperature."""
         return Head("cosine", 1 / self.temperature)
 
+    @property
+    def why_not(self) -> str | None:
+        """It is defined by cosines."""
+        if self.head.head == "cosine":
+            return None
+        return (
+            "pcr contrasts rows with class weights by their cosines; with a linear head it is "
+            "Logit Adjusted Softmax over two views, so use er-las"
+        )
+
     def make_adjustment(self) -> LogitAdjustment:
         """τ = 1, counted over the rows of the step."""
         return LogitAdjustment()

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor, Positive
-from evenstream.errors import InputError
 from evenstream.learner.optimizers import learning_rate
 from evenstream.learner.randomness import derive_seed
 from evenstream.learner.rows import Rows
@@ -80,6 +79,16 @@ class PEC(Method):
         """The students decide."""
         return SmallestError(self)
 
+    @property
+    def why_not(self) -> str | None:
+        """Other rules ask a network that is not trained."""
+        if isinstance(self.inference, SmallestError):
+            return None
+        return (
+            f"pec does not train the network that the rule {self.inference.name} asks; leave the "
+            "rule out"
+        )
+
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """The incoming batch only."""
         return [step.incoming]
@@ -110,11 +119,6 @@ class PEC(Method):
 
     def on_setup(self, learner: Learner) -> None:
         """Draw the teacher and the weights that all students begin with."""
-        if not isinstance(self.inference, SmallestError):
-            raise InputError(
-                f"{self.spec} makes no sense: pec does not train the network that the rule "
-                f"{self.inference.name} asks; leave the rule out"
-            )
         assert learner.input_kind is not None
         example = learner.input_kind.example().to(learner.device)
         inputs = learner.preprocess.plain(example).numel()

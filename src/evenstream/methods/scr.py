@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.bounds import Positive, Within
-from evenstream.errors import InputError
 from evenstream.learner.memory import X, Y
 from evenstream.learner.part import TaskData
 from evenstream.learner.rows import Rows, joint_view
@@ -56,13 +55,15 @@ class SCR(TwoViews):
         """Nearest class mean of the features, without the projection."""
         return NearestClassMean()
 
+    @property
+    def why_not(self) -> str | None:
+        """Other rules ask a head that is not trained."""
+        if isinstance(self.inference, NearestClassMean):
+            return None
+        return f"{self.name} does not train the head, so only the rule ncm can predict"
+
     def on_setup(self, learner: Learner) -> None:
         """Make the second view and the projection."""
-        if not isinstance(self.inference, NearestClassMean):
-            raise InputError(
-                f"{self.spec} makes no sense: {self.name} does not train the head, so only the "
-                "rule ncm can predict"
-            )
         super().on_setup(learner)
         assert learner.network is not None
         size = learner.network.head.in_features

@@ -9,12 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.errors import InputError
 from evenstream.learner.outputs import Model, Outputs
 from evenstream.slots.inference.rule import InferenceRule, register_rule
 
 if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+    from evenstream.methods.base import Method
 
 
 @register_rule("normalised")
@@ -32,13 +31,11 @@ class NormalisedWeights(InferenceRule):
         norms = weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
         return F.linear(features, weight / norms**self.power, bias if self.keep_bias else None)
 
-    def on_setup(self, learner: Learner) -> None:
-        """Refuse a head whose weights have no length."""
-        if learner.method.head.head == "cosine":
-            raise InputError(
-                f"{learner.method.spec} makes no sense: in a cosine head no class wins by a longer "
-                "weight; use the rule argmax"
-            )
+    def why_not_with(self, method: Method) -> str | None:
+        """A cosine head's weights have no length that counts."""
+        if method.head.head == "cosine":
+            return "in a cosine head no class wins by a longer weight; use the rule argmax"
+        return None
 
     def prepare(self, model: Model) -> Any:
         """The head."""

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Factor, Share
-from evenstream.errors import InputError
 from evenstream.learner.outputs import Model, Outputs
 from evenstream.learner.step import Step
 from evenstream.slots.inference.rule import InferenceRule, register_rule
 from evenstream.slots.priors import pad_classes
 
 if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+    from evenstream.methods.base import Method
 
 NOT_TWICE = (
     "Logit Adjusted Softmax has taken the class frequencies out in training already; "
@@ -49,11 +48,10 @@ class PostHocCorrection(InferenceRule):
             counts += self.decay * pad_classes(self.tensors[self.COUNTS], len(counts))
         self.tensors[self.COUNTS] = counts
 
-    def on_setup(self, learner: Learner) -> None:
-        """Refuse to take the frequencies out twice."""
-        adjustment = learner.method.adjustment
-        if adjustment is not None and adjustment.tau > 0:
-            raise InputError(f"{learner.method.spec} makes no sense: {NOT_TWICE}")
+    def why_not_with(self, method: Method) -> str | None:
+        """The frequencies must not leave twice."""
+        adjusted = method.adjustment is not None and method.adjustment.tau > 0
+        return NOT_TWICE if adjusted else None
 
     def prepare(self, model: Model) -> Any:
         """The counts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Tensor
 
@@ -18,6 +18,9 @@ from evenstream.errors import InputError, UnknownName
 from evenstream.learner.outputs import Model, Outputs
 from evenstream.learner.part import Part
 from evenstream.options_text import option_types, read_options, write_options
+
+if TYPE_CHECKING:
+    from evenstream.methods.base import Method
 
 R = TypeVar("R", bound="type[InferenceRule]")
 
@@ -37,6 +40,10 @@ class InferenceRule(Part):
     def __post_init__(self) -> None:
         super().__init__()
         check_bounds(self)
+
+    def why_not_with(self, method: Method) -> str | None:
+        """Why the rule makes no sense for this method; None if it does."""
+        return None
 
     def prepare(self, model: Model) -> Any:
         """What the rule needs once for a whole call of `predict` (class means, weights, ...)."""
