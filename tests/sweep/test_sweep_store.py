@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from evenstream.run.config import RunConfig
 from evenstream.run.files import exclusive
 from evenstream.run.many import Ended
-from evenstream.sweep.store import LOCK, NO_RESULT_DEPENDS_ON, Store, run_key
+from evenstream.sweep.identity import NO_RESULT_DEPENDS_ON, canonical, run_key
+from evenstream.sweep.store import LOCK, Store
 from small_runs import small_config
 
 CONFIG = small_config("c-digits", "er-las")
@@ -36,9 +37,62 @@ def test_names_do_not_change_between_versions():
     """Runs made before must be found again, also when a field with a default was added."""
     text = (
         '{"augment":"none","batch":4,"dtype":"float32","lr":0.05,"memory":12,"method":"er-las",'
-        '"network":"mlp","replay_batch":4,"seed":0,"stream":"c-digits","tasks":2}'
+        '"network":"mlp","replay_batch":4,"seed":0,"stream":"c-digits:tasks=2"}'
     )
-    assert run_key(CONFIG) == hashlib.sha256(text.encode()).hexdigest()[:16] == "87ebb3e5f036cf55"
+    assert run_key(CONFIG) == hashlib.sha256(text.encode()).hexdigest()[:16] == "36b9425497ef0346"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"method": "er-las"}, {"method": "er-las:tau=1"}),
+        ({"method": "er-las:tau=1.0,window=1"}, {"method": "er-las"}),
+        ({"method": "er-las:tau=2,window=5"}, {"method": "er-las:window=5,tau=2.0"}),
+        ({"method": "er:head=linear@argmax"}, {"method": "er"}),
+        ({"method": "las"}, {"method": "fine-tune-las:prior=window"}),
+        ({"stream": "c-digits:fraction=1", "tasks": 0}, {"stream": "c-digits", "tasks": 0}),
+        ({"stream": "c-digits:tasks=5", "tasks": 0}, {"stream": "c-digits", "tasks": 5}),
+        (
+            {"stream": "c-digits:class_order=seed,fraction=0.50"},
+            {"stream": "c-digits:fraction=0.5", "class_order": "seed"},
+        ),
+        ({"stream": "b-digits:minor=2,disjoint=50"}, {"stream": "b-digits:disjoint=50,minor=2"}),
+        ({"stream": "c-/data/a.npz:fraction=1"}, {"stream": "c-/data/a.npz"}),
+    ],
+)
+def test_one_run_written_in_two_ways(one, other):
+    assert run_key(dataclasses.replace(CONFIG, **one)) == run_key(
+        dataclasses.replace(CONFIG, **other)
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("er-las", "er"),
+        ("er-las", "er-las:tau=1.5"),
+        ("er", "er@ncm"),
+        ("er-las:window=2", "er-las:window=3"),
+        ("mir", "mir:subsample=7"),
+        ("not-a-method:x=1", "not-a-method:x=2"),
+    ],
+)
+def test_other_methods_are_other_runs(one, other):
+    keys = {run_key(dataclasses.replace(CONFIG, method=method)) for method in (one, other)}
+    assert len(keys) == 2
+
+
+@given(
+    tau=st.floats(0, 100), window=st.integers(1, 50), fraction=st.floats(0.01, 1), order=st.booleans()
+)
+def test_a_canonical_run_stays_as_it_is(tau, window, fraction, order):
+    options = [f"tau={tau!r}", f"window={window}"]
+    method = f"er-las:{','.join(options[::-1] if order else options)}"
+    config = dataclasses.replace(CONFIG, method=method, stream=f"c-digits:fraction={fraction!r}")
+    found = canonical(config)
+    assert canonical(found) == found
+    assert run_key(found) == run_key(config)
+    assert (found.tasks, found.class_order) == (0, "label")
 
 
 @given(lr=st.integers(1, 100), decay=st.floats(0, 1))

@@ -1,4 +1,4 @@
-"""Reads what is written down about the paper. Nothing here imports PyTorch."""
+"""Reads what is written down about the paper. Only `printed_beside` imports PyTorch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 from evenstream.errors import UnknownName
-from evenstream.run.config import RunConfig
 from evenstream.sweep.experiment import Cell, Experiment, Value, read_experiment
+from evenstream.sweep.identity import run_key
 
 _FOLDER = files("evenstream.paper")
 _NOT_KEYS = ("metric", "mean", "std", "source")
@@ -97,8 +97,8 @@ def notes(name: str) -> list[str]:
 
 
 @cache
-def _by_run() -> dict[RunConfig, dict[str, list[Printed]]]:
-    found: dict[RunConfig, dict[str, list[Printed]]] = defaultdict(lambda: defaultdict(list))
+def _by_run() -> dict[str, dict[str, list[Printed]]]:
+    found: dict[str, dict[str, list[Printed]]] = defaultdict(lambda: defaultdict(list))
     for name, experiment in experiments().items():
         for cell in experiment.cells():
             for value in printed(name):
@@ -107,10 +107,10 @@ def _by_run() -> dict[RunConfig, dict[str, list[Printed]]]:
     return {run: dict(values) for run, values in found.items()}
 
 
-def _run(experiment: Experiment, cell: Cell) -> RunConfig:
+def _run(experiment: Experiment, cell: Cell) -> str:
     """The first run of a cell at the paper's own scale; one for methods that are the same thing."""
     (run,) = experiment.configs(cell, seeds=1)
-    return replace(run, method=_notes()["same"].get(run.method, run.method))
+    return run_key(replace(run, method=_notes()["same"].get(run.method, run.method)))
 
 
 def _printed(line: dict[str, str]) -> Printed:

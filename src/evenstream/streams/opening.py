@@ -10,7 +10,7 @@ from typing import Any
 from evenstream.data.images.image_files import OnCorrupt
 from evenstream.data.registry import DATASETS
 from evenstream.errors import InputError, UnknownName
-from evenstream.options_text import option_types, read_options
+from evenstream.options_text import option_types, read_options, write_option, write_options
 from evenstream.streams.base import Protocol, Stream
 from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAMS
 from evenstream.streams.class_incremental import ClassIncremental
@@ -88,6 +88,16 @@ def read_spec(
         if options.setdefault(key, value) != value:
             raise InputError(f"{name} and {flag} {value} contradict each other; leave one out")
     return StreamSpec(dataset, replace(scenario, **options), reading)
+
+
+def canonical_name(name: str, *, tasks: int | None = None, class_order: ClassOrder = "label") -> str:
+    """A stream's name as it is written with all flags in it and without what is default anyway."""
+    spec = read_spec(name, tasks=tasks, class_order=class_order)
+    plain, _ = _split_options(name)
+    _, _, usual = _resolve(plain)
+    reading = (write_option(key, spec.reading[key]) for key in READING if key in spec.reading)
+    every = ",".join(filter(None, [write_options(spec.scenario, usual), *reading]))
+    return f"{plain}:{every}" if every else plain
 
 
 def absolute_name(name: str) -> str:

@@ -12,8 +12,9 @@ from evenstream.statistics import mean_std
 from evenstream.sweep.engine import Report
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.experiment import Cell, Value
+from evenstream.sweep.identity import run_key
 from evenstream.sweep.plan import Plan
-from evenstream.sweep.store import Store, run_key
+from evenstream.sweep.store import Store
 
 if TYPE_CHECKING:
     from rich.console import Console

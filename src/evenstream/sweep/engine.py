@@ -15,7 +15,8 @@ from evenstream.run.files import exclusive
 from evenstream.run.folder import CHECKPOINTS, finished_metrics
 from evenstream.run.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.many import Ended, Job, Metrics, make_all
-from evenstream.sweep.store import LOCK, Store, holds_its_run, run_key
+from evenstream.sweep.identity import run_key
+from evenstream.sweep.store import LOCK, Store, holds_its_run
 
 if TYPE_CHECKING:
     from evenstream.sweep.backends import Backend

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,35 +13,13 @@ from evenstream.run.config import RunConfig
 from evenstream.run.files import exclusive, write_atomically
 from evenstream.run.folder import finished_metrics
 from evenstream.run.many import Ended, Metrics
+from evenstream.sweep.identity import run_key
 
 LOCK = "lock"
 """Held by the process that works on a run."""
 ERROR = "error.json"
 
-NO_RESULT_DEPENDS_ON = {
-    "checkpoint_every": "a resumed run is the same as an uninterrupted one, bit for bit",
-    "weights": "where the file is; what is in it counts, and that is `weights_sha256`",
-}
-"""Fields that are no part of a run's key, and why."""
-
 Status = Literal["finished", "failed", "running", "waiting"]
-
-
-def run_key(config: RunConfig) -> str:
-    """The name of a run: 16 hexadecimal digits from everything that its result depends on.
-
-    A field that has its default is left out, so that a field which a later version adds, with
-    what was always done as its default, does not change the names of the runs before it.
-    """
-    typed = RunConfig.from_values(Path("settings"), asdict(config))  # 1 and 1.0 are one number
-    values = {
-        field.name: getattr(typed, field.name)
-        for field in fields(typed)
-        if field.name not in NO_RESULT_DEPENDS_ON
-        and (field.default is MISSING or getattr(typed, field.name) != field.default)
-    }
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Store:

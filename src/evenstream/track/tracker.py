@@ -10,7 +10,7 @@ from typing import Any
 
 from evenstream.run.config import RunConfig
 from evenstream.run.files import safe_name
-from evenstream.sweep.store import run_key
+from evenstream.sweep.identity import run_key
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""When two configurations are the same run, however they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import MISSING, asdict, fields, replace
+from functools import cache
+from pathlib import Path
+
+from evenstream.errors import EvenstreamError
+from evenstream.run.config import RunConfig
+from evenstream.streams.opening import canonical_name
+from evenstream.streams.scenario import ClassOrder
+
+NO_RESULT_DEPENDS_ON = {
+    "checkpoint_every": "a resumed run is the same as an uninterrupted one, bit for bit",
+    "weights": "where the file is; what is in it counts, and that is `weights_sha256`",
+}
+"""Fields that are no part of a run's key, and why."""
+
+
+def run_key(config: RunConfig) -> str:
+    """The name of a run: 16 hexadecimal digits from everything that its result depends on.
+
+    A field that has its default is left out, so that a field which a later version adds, with
+    what was always done as its default, does not change the names of the runs before it. The same
+    goes for the options of methods and streams: see `canonical`.
+    """
+    typed = RunConfig.from_values(Path("settings"), asdict(config))  # 1 and 1.0 are one number
+    typed = canonical(typed)
+    values = {
+        field.name: getattr(typed, field.name)
+        for field in fields(typed)
+        if field.name not in NO_RESULT_DEPENDS_ON
+        and (field.default is MISSING or getattr(typed, field.name) != field.default)
+    }
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def canonical(config: RunConfig) -> RunConfig:
+    """The same run with its method and stream written in the one way that all others come down to.
+
+    `er-las:tau=1` is `er-las`, `las` is `fine-tune-las`, `c-digits` with `tasks = 5` is
+    `c-digits:tasks=5`. Names that this version does not know stay as they are. Imports PyTorch.
+    """
+    with suppress(EvenstreamError):
+        config = replace(config, method=_method(config.method))
+    with suppress(EvenstreamError):
+        stream = _stream(config.stream, config.tasks, config.class_order)
+        config = replace(config, stream=stream, tasks=0, class_order="label")
+    return config
+
+
+@cache
+def _method(spec: str) -> str:
+    from evenstream.methods import make_method
+
+    return make_method(spec).spec
+
+
+@cache
+def _stream(name: str, tasks: int, class_order: ClassOrder) -> str:
+    return canonical_name(name, tasks=tasks or None, class_order=class_order)
