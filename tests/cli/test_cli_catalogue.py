@@ -1,6 +1,6 @@
 """`evenstream methods`, `streams` and `data`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 from evenstream.cli.catalogue_commands import _options
 from evenstream.methods import METHODS, make_method
 from evenstream.methods.er import ER
+from evenstream.slots.inference import RULES
 
 
 def test_list_of_methods(run):
@@ -55,6 +56,26 @@ def test_one_method(run, name, parts):
     assert (status, err) == (0, "")
     for part in parts:
         assert part in out
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_one_rule(run, rule):
+    status, out, err = run("methods", rule)
+    assert (status, err) == (0, "")
+    words = " ".join(out.split())
+    assert f"@{rule}, an inference rule" in words and f"er@{rule}." in words
+    assert " ".join(RULES[rule].__doc__.split())[:60] in words
+    for field in fields(RULES[rule]):
+        assert field.name in out and str(field.default) in out
+    for need in RULES[rule].needs:
+        assert need in out
+
+
+def test_one_rule_with_options_or_as_it_is_written_behind_a_method(run):
+    _, out, _ = run("methods", "@ema:decay=0.5")
+    assert "@ema:decay=0.5" in out and "0.5" in out
+    status, _, err = run("methods", "ema:speed=1")
+    assert status == 2 and "ema has no option 'speed'" in err
 
 
 def test_options_of_a_method_with_inherited_and_long_ones(run, monkeypatch):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evenstream.methods import Method
+    from evenstream.slots.inference import InferenceRule
 
 OptionalName = Annotated[
     str | None,
@@ -35,48 +36,69 @@ _COST = "F forward, G backward, b incoming, m replayed samples"
 
 
 def methods(name: OptionalName = None) -> int:
-    """List the methods, or explain one and its options.
+    """List the methods and inference rules, or explain one and its options.
 
     Example: evenstream methods er-las
 
     Args:
-        name: A method to explain.
+        name: A method or an inference rule to explain.
     """
     from rich.console import Console
-    from rich.table import Table
 
     from evenstream.methods import METHODS, make_method
-    from evenstream.methods.adjustment import LogitAdjustment
-    from evenstream.methods.base import ALIASES
-    from evenstream.slots.inference import RULES
+    from evenstream.slots.inference import RULES, make_rule
 
     console = Console()
     if name is None:
-        for key in sorted(METHODS):
-            method = make_method(key)
-            forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
-            forms += [alias for alias, meant in ALIASES.items() if meant in forms]
-            console.print(f"[bold]{', '.join(forms)}[/bold]", highlight=False)
-            _print_facts(console, [("idea", _first_line(type(method))), *_facts(method)])
-        table = Table("inference rule", "what it does", "options")
-        for key in sorted(RULES):
-            options = ", ".join(field.name for field in dataclasses.fields(RULES[key]))
-            table.add_row(f"@{key}", _first_line(RULES[key]), options)
-        console.print(table)
-        console.print(
-            "-las: the same method with Logit Adjusted Softmax in place of cross-entropy.\n"
-            "@RULE: the same method with another way to predict: er-las@ncm.\n"
-            f"Cost: {_COST}.\n"
-            "Write options behind a colon: er-las:tau=2,window=5@ema:decay=0.999. "
-            "`evenstream methods NAME` lists them.",
-            highlight=False,
-        )
+        _list_methods(console)
         return 0
-    method = make_method(name)
+    rule = name.removeprefix("@")
+    known = rule.partition(":")[0]
+    if known in RULES and known not in METHODS:
+        _explain_rule(console, make_rule(rule))
+    else:
+        _explain_method(console, make_method(name))
+    return 0
+
+
+def _list_methods(console: Console) -> None:
+    """All methods with what they are made of, then the rules."""
+    from rich.table import Table
+
+    from evenstream.methods import METHODS, make_method
+    from evenstream.methods.base import ALIASES
+    from evenstream.slots.inference import RULES
+
+    for key in sorted(METHODS):
+        method = make_method(key)
+        forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
+        forms += [alias for alias, meant in ALIASES.items() if meant in forms]
+        console.print(f"[bold]{', '.join(forms)}[/bold]", highlight=False)
+        _print_facts(console, [("idea", _first_line(type(method))), *_facts(method)])
+    table = Table("inference rule", "what it does", "options")
+    for key in sorted(RULES):
+        options = ", ".join(field.name for field in dataclasses.fields(RULES[key]))
+        table.add_row(f"@{key}", _first_line(RULES[key]), options)
+    console.print(table)
+    console.print(
+        "-las: the same method with Logit Adjusted Softmax in place of cross-entropy.\n"
+        "@RULE: the same method with another way to predict: er-las@ncm.\n"
+        f"Cost: {_COST}.\n"
+        "Write options behind a colon: er-las:tau=2,window=5@ema:decay=0.999. "
+        "`evenstream methods NAME` lists them.",
+        highlight=False,
+    )
+
+
+def _explain_method(console: Console, method: Method) -> None:
+    """What a method does, what it is made of, and all its options."""
+    from rich.table import Table
+
+    from evenstream.methods.adjustment import LogitAdjustment
+
     console.print(f"[bold]{method.spec}[/bold]", highlight=False)
-    idea = " ".join((inspect.getdoc(type(method)) or "").split())
     criterion = "Logit Adjusted Softmax" if method.adjustment else "cross-entropy"
-    facts = [("idea", idea), *_facts(method), ("criterion", criterion)]
+    facts = [("idea", _idea(type(method))), *_facts(method), ("criterion", criterion)]
     if method.why_not_las is not None:
         facts.append(("no -las", method.why_not_las))
     _print_facts(console, facts)
@@ -95,7 +117,26 @@ def methods(name: OptionalName = None) -> int:
         known = ", ".join(field.name for field in dataclasses.fields(LogitAdjustment))
         console.print(f"  {method.name}-las has {known} as well", highlight=False)
     console.print(f"Cost: {_COST}.", highlight=False)
-    return 0
+
+
+def _explain_rule(console: Console, rule: InferenceRule) -> None:
+    """How a rule predicts, and its options."""
+    from rich.table import Table
+
+    console.print(f"[bold]@{rule.spec}[/bold], an inference rule", highlight=False)
+    needs = ", ".join(sorted(rule.needs)) or "nothing from the stream"
+    _print_facts(console, [("idea", _idea(type(rule))), ("needs", needs)])
+    options = _options(rule)
+    if options:
+        table = Table("option", "value", "meaning")
+        for option, value, meaning in options:
+            table.add_row(option, value, " ".join(meaning.split()))
+        console.print(table)
+    console.print(
+        f"Write it behind a method: er@{rule.spec}. It changes how the method predicts, not how it "
+        "is trained.",
+        highlight=False,
+    )
 
 
 def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = None) -> int:
@@ -201,6 +242,11 @@ def _print_facts(console: Console, facts: list[tuple[str, str]]) -> None:
 def _words(slot: object) -> str:
     """The name of a slot's class, in words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(slot).__name__).lower()
+
+
+def _idea(cls: type) -> str:
+    """All of a docstring, on one line."""
+    return " ".join((inspect.getdoc(cls) or "").split())
 
 
 def _first_line(cls: type) -> str:
