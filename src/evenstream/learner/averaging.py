@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from evenstream.learner.classifier import Classifier
+from evenstream.learner.classifier import Classifier, frozen_copy
+
+
+def moved_average(average: nn.Module | None, network: Classifier, keep: float) -> Classifier:
+    """The average after one more step; it starts as a copy and is then changed in place."""
+    if average is None:
+        return frozen_copy(network)
+    assert isinstance(average, Classifier)
+    average_into(average, network, keep)
+    return average
 
 
 @torch.no_grad()

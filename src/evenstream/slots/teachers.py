@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from evenstream.learner.averaging import average_into
+from evenstream.learner.averaging import moved_average
 from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.part import Part, TaskData
 
@@ -88,8 +88,5 @@ class MovingAverageTeacher(Teacher):
 
     def after_step(self, step: Step) -> None:
         """Move the average a bit towards the network; it starts as a copy."""
-        if self.network is None:
-            self.follow(step.network, step.n_classes)
-            return
-        average_into(self.network, step.network, self.keep)
+        self.modules[NETWORK] = moved_average(self.network, step.network, self.keep)
         self.tensors[KNOWN] = torch.tensor(step.n_classes)

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Fading
-from evenstream.learner.averaging import average_into
-from evenstream.learner.classifier import Classifier, frozen_copy
+from evenstream.learner.averaging import moved_average
 from evenstream.learner.outputs import Model, Outputs
 from evenstream.learner.step import Step
 from evenstream.slots.inference.rule import InferenceRule, register_rule
@@ -37,11 +36,7 @@ class MovingAverage(InferenceRule):
     def after_step(self, step: Step) -> None:
         """Move the average towards the network; it starts as a copy."""
         average = self.modules.get(self.AVERAGE)
-        if average is None:
-            self.modules[self.AVERAGE] = frozen_copy(step.network)
-        else:
-            assert isinstance(average, Classifier)
-            average_into(average, step.network, self.decay)
+        self.modules[self.AVERAGE] = moved_average(average, step.network, self.decay)
 
     def prepare(self, model: Model) -> Any:
         """The average."""
