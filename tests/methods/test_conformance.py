@@ -29,7 +29,10 @@ VARIANTS = [  # options that bring state, boundaries or another way to predict
     "ss-il:refresh=0",
 ]
 
-pytestmark = pytest.mark.filterwarnings("ignore:the last 20 steps")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the last 20 steps"),
+    pytest.mark.filterwarnings("ignore:bic.* fits its bias correction on rows"),
+]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

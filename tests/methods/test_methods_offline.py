@@ -207,6 +207,25 @@ def test_bic_holds_out_a_tenth_of_memory_and_as_many_new_rows(monkeypatch):
     assert stored(learner)[0] + stored(learner)[1] == 10 == sum(stored(learner)[2:])
 
 
+def test_bic_says_once_if_its_memory_is_too_small_to_hold_rows_out():
+    learner = after_tasks("bic", tasks=1, memory=4)
+    with pytest.warns(UserWarning, match="4 rows in memory and 20 in the task, held_out=0.1 holds"):
+        held = train(learner, task_data(1))
+    assert held == []
+    learner.end_task(task_data(1))
+    assert learner.method.inference.correction is not None  # by the memory, as it says
+    train(learner, task_data(2))  # a second warning would be an error
+
+
+@pytest.mark.parametrize(
+    ("method", "memory"), [("bic", 6), ("bic:held_out=0", 4), ("bic@argmax", 4)]
+)
+def test_bic_says_nothing_if_rows_are_held_out_or_not_asked_for(method, memory):
+    learner = after_tasks(method, tasks=1, memory=memory)
+    held = train(learner, task_data(1))
+    assert len(held) == (1 if memory == 6 else 0)
+
+
 def test_stage_two_of_bic_changes_no_weight_and_only_new_logits():
     learner = after_tasks("bic", tasks=1, model=Noisy())
     train(learner, task_data(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -46,11 +47,15 @@ class BiC(TaskwiseMethod):
     task does not have (the article), or 1/(task + 1) with the square of the temperature (Mammoth);
     sairin weighs distillation by that square alone (another public code)."""
     held_out: Share = 0.1
-    """Share of the memory that is held out."""
+    """Share of the memory that is held out; 0 fits the correction on the memory instead."""
     bias_lr: Factor = 0.001
     """Learning rate of the bias correction's Adam."""
     bias_epochs: Count = 50
     """Passes over the rows held out; 0 corrects nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._warned = False
 
     def make_inference(self) -> InferenceRule:
         """Bias correction."""
@@ -74,6 +79,8 @@ class BiC(TaskwiseMethod):
         """Take rows out of the memory, and say as many rows of the task."""
         memory, own = learner.memory, learner.randomness.method
         count = min(round(self.held_out * len(memory)), len(data.y) - 1)
+        if len(memory) and not count:
+            self._warn_that_nothing_is_held_out(len(memory), len(data.y))
         order = torch.randperm(len(memory), generator=own).to(memory.device)
         kept, held = memory.rows(order[count:]), memory.rows(order[:count])
         memory.clear()
@@ -84,6 +91,18 @@ class BiC(TaskwiseMethod):
         self.tensors[HELD_OUT + Y] = data.y[positions]
         self.tensors[ROWS] = torch.tensor(len(data.y) - count)
         return positions.tolist()
+
+    def _warn_that_nothing_is_held_out(self, stored: int, rows: int) -> None:
+        """Without rows to fit on, the rule takes the memory, where less of the bias shows."""
+        if self._warned or not self.held_out or not isinstance(self.inference, BiasCorrected):
+            return
+        self._warned = True
+        warnings.warn(
+            f"{self.spec} fits its bias correction on rows that it was trained on: with {stored} "
+            f"rows in memory and {rows} in the task, held_out={self.held_out:g} holds none out; "
+            "use a larger memory or a larger held_out",
+            stacklevel=2,
+        )
 
     def loss(self, step: Step) -> Tensor:
         """(1-λ)·CE + λ·KD on the old columns, the teacher's logits corrected for its own bias."""
