@@ -1,4 +1,4 @@
-"""Options written as text, `key=value,...`, behind the name of a method or a stream.
+"""Classes by name, and their options written as text, `key=value,...`, behind the name.
 
 The typed fields of a dataclass are the options; this module reads and writes them.
 """
@@ -8,10 +8,25 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 from evenstream.errors import InputError
+
+C = TypeVar("C", bound=type[Any])
+
+
+def named_in(table: dict[str, C], kind: str, name: str) -> Callable[[C], C]:
+    """A decorator that puts a class into a table; only the same class may take its name again."""
+
+    def add(cls: C) -> C:
+        if name in table and table[name].__qualname__ != cls.__qualname__:
+            raise InputError(f"{kind} named {name!r} is registered already")
+        cls.name = name
+        table[name] = cls
+        return cls
+
+    return add
 
 
 def option_types(cls: type) -> dict[str, Any]:

@@ -212,6 +212,17 @@ def test_two_quadratic_penalties_are_one_and_a_constant(f1, a1, f2, a2, theta):
     assert torch.equal(f == 0, (f1 == 0) & (f2 == 0)) and bool(a.isfinite().all())
 
 
+def test_ewc_that_blows_up_names_its_own_option():
+    learner = small("ewc:strength=1e30", lr=0.1)
+    (part, data), (later, second) = in_tasks(class_stream(16), 2)
+    learner.start_task(data=data)
+    feed(learner, part)
+    learner.end_task(data=data)
+    learner.start_task(data=second)
+    with pytest.raises(NonFiniteLoss, match=r"step was not made. Lower .*ewc:strength=.*or the"):
+        feed(learner, later)
+
+
 def test_ewc_says_what_it_needs():
     learner = small("ewc")
     with pytest.raises(InputError, match="more than once"):
@@ -460,6 +471,8 @@ def test_pec_is_measured_before_it_learns():
 
 def test_pec_scores_stay_when_a_class_is_added():
     learner, (x, _) = pec(singles()), blobs(9, seed=4)
+    learner.end_task()
+    learner.start_task({"new": 9})
     before = learner.scores(x)
     learner.learn(x, ["new"] * len(x))
     after = learner.scores(x)
@@ -511,12 +524,27 @@ def test_pec_needs_counts_only_for_its_schedule():
     assert learner.predict(x) == labels
 
 
+def test_pec_refuses_labels_that_were_not_announced():
+    """It would not know the rate for them."""
+    learner, (x, _) = small(TINY), blobs(2)
+    learner.start_task({"a": 4, "b": 4, 1: 2, "none": 0})
+    learner.learn(x, ["a", "b"])
+    before = learner.fingerprint()
+    for label in ("c", True, "none"):
+        with pytest.raises(InputError, match=f"label {label!r} arrived, but"):
+            learner.learn(x, ["a", label])
+        assert learner.fingerprint() == before
+    learner.end_task()
+    learner.start_task({"b": 4})
+    with pytest.raises(InputError, match="label 'a' arrived"):  # known, but of another task
+        learner.learn(x, ["b", "a"])
+
+
 def test_pec_has_neither_las_nor_another_rule():
     with pytest.raises(InputError, match="trains no softmax"):
         make_method("pec-las")
-    learner = small(f"{TINY},schedule=constant@ema")
     with pytest.raises(InputError, match="does not train the network that the rule ema asks"):
-        learner.learn(*class_stream(1)[0])
+        small(f"{TINY},schedule=constant@ema")
 
 
 # ---- the protocol --------------------------------------------------------------------------------

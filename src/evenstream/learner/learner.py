@@ -344,6 +344,8 @@ class Learner:
 
     def _learn_batch(self, raw: Tensor, values: list[Label]) -> StepResult:
         """Algorithm 2: retrieve, count, forward, backward, update the memory. In that order."""
+        if "label_counts" in self.needs:
+            self._check_announced(values)
         known = len(self.label_map)
         y = self._add_labels(values)
         raw = raw.to(self.device)
@@ -411,13 +413,17 @@ class Learner:
             index = self.label_map.get(label)
             if index is not None:
                 counts[index] = count
-        unexpected = step.incoming.y[counts[step.incoming.y] == 0]
-        if len(unexpected):
-            raise InputError(
-                f"label {self.label_map[int(unexpected[0])]!r} arrived, but start_task's "
-                "label_counts said that this task does not have it"
-            )
         return counts
+
+    def _check_announced(self, values: list[Label]) -> None:
+        """Whoever relies on the task's label counts can make nothing of other labels."""
+        announced = LabelMap(label for label, n in (self.task_counts or {}).items() if n)
+        for label in values:
+            if announced.get(label) is None:
+                raise InputError(
+                    f"label {label!r} arrived, but start_task's label_counts said that this task "
+                    "does not have it"
+                )
 
     def optimise(self, loss: Tensor, *groups: str) -> None:
         """The one place for backward, finite check and optimiser step.
@@ -447,7 +453,7 @@ class Learner:
         if not bool(torch.isfinite(value)):
             raise NonFiniteLoss(
                 f"the {what} is {value.item()} at step {self.step + 1}; the step was not made. "
-                "Lower the learning rate, normalise the inputs, or go back to a checkpoint"
+                f"{self.method.if_not_finite}, normalise the inputs, or go back to a checkpoint"
             )
 
     def _group(self, name: str) -> tuple[torch.optim.Optimizer, list[nn.Parameter]]:

@@ -19,7 +19,7 @@ from evenstream.learner.heads import Head
 from evenstream.learner.part import Part
 from evenstream.learner.rows import Rows
 from evenstream.methods.adjustment import LogitAdjustment
-from evenstream.options_text import option_types, read_options, write_options
+from evenstream.options_text import named_in, option_types, read_options, write_options
 from evenstream.slots.inference import ArgMax, InferenceRule, make_rule
 from evenstream.slots.retrieval import Retrieval, Uniform
 from evenstream.slots.teachers import Teacher
@@ -56,6 +56,8 @@ class Method(Part):
     """Why a `-las` form makes no sense; None if there is one."""
     logits_follow_criterion: ClassVar[bool] = True
     """Whether the logits are what the criterion makes them; False if another loss shapes them."""
+    if_not_finite: ClassVar[str] = "Lower the learning rate"
+    """What to do first when the loss is not finite."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -154,15 +156,7 @@ METHODS: dict[str, type[Method]] = {}
 
 def register(name: str) -> Callable[[M], M]:
     """Make a method known by name; its `-las` form comes with it."""
-
-    def add(cls: M) -> M:
-        if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
-            raise InputError(f"a method named {name!r} is registered already")
-        cls.name = name
-        METHODS[name] = cls
-        return cls
-
-    return add
+    return named_in(METHODS, "a method", name)
 
 
 ALIASES = {"las": "fine-tune-las"}

@@ -40,6 +40,7 @@ class EWC(FineTune):
     cost = "F(b) + G(b), at the end of a task the gradient of each of its rows by itself"
     needs = frozenset({"boundaries", "second_pass"})
     logits_follow_criterion = False
+    if_not_finite = "Lower the penalty's weight (ewc:strength=...) or the learning rate"
 
     strength: Factor = 90.0
     """λ, the weight of the penalty."""

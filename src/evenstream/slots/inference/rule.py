@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from torch import Tensor
 
 from evenstream.bounds import check_bounds
-from evenstream.errors import InputError, UnknownName
+from evenstream.errors import UnknownName
 from evenstream.learner.outputs import Model, Outputs
 from evenstream.learner.part import Part
-from evenstream.options_text import option_types, read_options, write_options
+from evenstream.options_text import named_in, option_types, read_options, write_options
 
 if TYPE_CHECKING:
     from evenstream.methods.base import Method
@@ -65,15 +65,7 @@ RULES: dict[str, type[InferenceRule]] = {}
 
 def register_rule(name: str) -> Callable[[R], R]:
     """Make a rule known by name: METHOD@NAME."""
-
-    def add(cls: R) -> R:
-        if name in RULES and RULES[name].__qualname__ != cls.__qualname__:
-            raise InputError(f"an inference rule named {name!r} is registered already")
-        cls.name = name
-        RULES[name] = cls
-        return cls
-
-    return add
+    return named_in(RULES, "an inference rule", name)
 
 
 def make_rule(spec: str) -> InferenceRule:
