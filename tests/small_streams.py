@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from evenstream import Learner
+from evenstream.errors import EvenstreamError
 
 DIM = 5
 
@@ -60,6 +62,22 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
     return one.keys() == two.keys() and all(
         one[name].dtype == two[name].dtype and torch.equal(one[name], two[name]) for name in one
     )
+
+
+def refused(learner: Learner, action, error=EvenstreamError, match=None) -> str:
+    """The action raises, and nothing that decides how the learner goes on has changed."""
+    before, modules = learner.fingerprint(), dict(learner.method.modules)
+    buffers = [b.clone() for b in learner.network.buffers()] if learner.network else []
+    outside = torch.get_rng_state()
+    with pytest.raises(error, match=match) as caught:
+        action()
+    assert learner.fingerprint() == before
+    assert learner.method.modules == modules
+    assert torch.equal(torch.get_rng_state(), outside)
+    if learner.network:
+        assert all(map(torch.equal, buffers, learner.network.buffers()))
+        assert all(module.training for module in learner.network.modules())
+    return str(caught.value)
 
 
 class Noisy(nn.Module):

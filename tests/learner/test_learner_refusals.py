@@ -22,6 +22,7 @@ from small_streams import (
     feed,
     images,
     parameters,
+    refused,
     same,
     small,
 )
@@ -32,21 +33,6 @@ OPTIONS = {
     "adam": {"optimizer": "adam", "lr": 0.01},
     "preallocated": {"head_size": 8},
 }
-
-
-def refused(learner, action, error=EvenstreamError, match=None):
-    """The action raises, and nothing that decides how the learner goes on has changed."""
-    before = learner.fingerprint()
-    buffers = [b.clone() for b in learner.network.buffers()] if learner.network else []
-    outside = torch.get_rng_state()
-    with pytest.raises(error, match=match) as caught:
-        action()
-    assert learner.fingerprint() == before
-    assert torch.equal(torch.get_rng_state(), outside)
-    if learner.network:
-        assert all(map(torch.equal, buffers, learner.network.buffers()))
-        assert all(module.training for module in learner.network.modules())
-    return str(caught.value)
 
 
 # ---- inputs --------------------------------------------------------------------------------------
