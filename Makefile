@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench bench-full clean
 
 demo: $(READY)  ## compare fine-tuning, replay and LAS on real digits (under two minutes)
 	rm -rf demo-out
@@ -22,9 +22,12 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## timings as ratios, measured side by side; memory of a stream of image files
-	$(BIN)/python benchmarks/step_time.py
-	$(BIN)/python benchmarks/image_stream.py
+bench: $(READY)  ## speed as ratios measured side by side, beside the targets (under ten minutes)
+	$(BIN)/python -m benchmarks
+
+bench-full: $(READY)  ## the same with 200 pairs of every line (hours); memory of a stream of image files
+	$(BIN)/python -m benchmarks --seconds 7200 --out benchmarks/results-full.json
+	$(BIN)/python -m benchmarks.image_stream
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

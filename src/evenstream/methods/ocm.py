@@ -39,7 +39,7 @@ class OCM(TwoViews):
     """
 
     citation = "Guo et al., Online Continual Learning through Mutual Information Maximization, 2022"
-    cost = "F(33b+33m) + G(33b+33m) + F(17m)"
+    cost = "F(32b+33m) + G(32b+33m) + F(17m), first task F(33b) + G(33b)"
     trained_groups = ("network", PROJECTION)
     logits_follow_criterion = False
     own_view = "resized-crop0.3{size}+flip+gray0.25"

@@ -1,0 +1,56 @@
+"""Every speed target as a ratio measured side by side: `make bench`, `make bench-full`.
+
+Prints target, measured and verdict of each line and writes them as JSON with the machine's
+description. A missed target is no error: timings are noisy, and machines differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.goals import criterion, evaluation, flat, methods, runs, step
+from benchmarks.timing import Patience
+from evenstream.run.environment import describe_environment
+
+GROUPS = {
+    "step": step,
+    "criterion": criterion,
+    "flat": flat,
+    "methods": methods,
+    "runs": runs,
+    "evaluation": evaluation,
+}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("groups", nargs="*", help=f"some of {', '.join(GROUPS)} (default: all)")
+    parser.add_argument("--pairs", type=int, default=200, help="A/B pairs of a line")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="time for a line, if the pairs take longer"
+    )
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results.json"))
+    args = parser.parse_args()
+    if unknown := set(args.groups) - set(GROUPS):
+        parser.error(f"there is no group {', '.join(sorted(unknown))}")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    patience, found, start = Patience(args.pairs, args.seconds), [], time.perf_counter()
+    for name in args.groups or GROUPS:
+        for line in GROUPS[name].lines(patience):
+            print(line, flush=True)
+            found.append(line.as_json())
+    took = time.perf_counter() - start
+    print(f"{len(found)} lines in {took:.0f} s")
+    record = {"environment": describe_environment(), "seconds": took, "lines": found}
+    args.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Target 5: expensive methods against `er`, and against their own forwards and backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks import parts
+from benchmarks.line import Line
+from benchmarks.timing import Patience, alternate
+from evenstream import Learner
+
+NETWORK, MEMORY, CLASSES = "slim-resnet18", 500, 50
+B = M = parts.BATCH
+REFERENCE = "ocs:gradients=full"
+"""The exact form of OCS, which its fast form is measured against; it has no target."""
+SMALL = 8
+"""The batch of OCM, which makes 33 views of each row."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What a method must do in `steps` steps, in rows: passes with and without a backward."""
+
+    trained: tuple[int, ...]
+    forwards: tuple[int, ...] = ()
+    steps: int = 1
+    batch: int = B
+    memory: int = MEMORY
+
+    def over_er(self) -> float:
+        """The theoretical cost relative to `er`, a backward costing two forwards."""
+        return (3 * sum(self.trained) + sum(self.forwards)) / (3 * 2 * self.batch * self.steps)
+
+
+_CANDIDATES = 6 * CLASSES
+THEORY = {
+    "der++": Passes(trained=(B, M, M)),
+    "mir": Passes(trained=(B, B + M), forwards=(160, 160)),
+    "aser": Passes(trained=(B + M,), forwards=(B, _CANDIDATES, MEMORY - _CANDIDATES) * 2),
+    "ocs": Passes(trained=(B // 2 + M,), forwards=(B, M)),
+    REFERENCE: Passes(trained=(B, M, B // 2 + M)),
+    "clib": Passes(trained=(B + M,) * 3, forwards=(MEMORY,), steps=3),
+    "scr": Passes(trained=(2 * B + 2 * M,)),
+    "ocm": Passes(
+        trained=(SMALL, 64 * SMALL), forwards=(16 * SMALL, SMALL), batch=SMALL, memory=64
+    ),
+}
+"""Read off the methods' `cost`; ASER's evaluation points are what the candidates leave over."""
+
+
+def lines(patience: Patience) -> Iterator[Line]:
+    """With a full memory of 500 and 50 classes."""
+    for method, passes in THEORY.items():
+        learner, er = (_learner(name, passes) for name in (method, "er"))
+        steps, er_steps = (_steps(one, passes) for one in (learner, er))
+        theory = f"theory {passes.over_er():.2f}"
+        ratio = alternate(steps, er_steps, patience, warm_up=1)
+        yield Line(5, f"{method} step / er step, {NETWORK}", ratio, note=theory)
+        ratio = alternate(steps, _bare(learner, passes), patience, warm_up=1)
+        name = f"{method} step / its forwards and backwards, bare"
+        yield Line(5, name, ratio, at_most=None if method == REFERENCE else 1.15)
+
+
+def _learner(method: str, passes: Passes) -> Learner:
+    """A learner in its second task, with a full memory."""
+    steps = -(-passes.memory // passes.batch) + 1
+    learner = parts.learner_after(
+        method, NETWORK, steps, memory=passes.memory, batch=passes.batch, n_classes=CLASSES
+    )
+    learner.end_task()
+    learner.start_task()
+    return learner
+
+
+def _steps(learner: Learner, passes: Passes) -> parts.Call:
+    step = parts.steps_of(learner, NETWORK, CLASSES)
+
+    def steps() -> None:
+        for _ in range(passes.steps):
+            step()
+
+    return steps
+
+
+def _bare(learner: Learner, passes: Passes) -> parts.Call:
+    network, shape = parts.bare_twin(learner), parts.SHAPES[NETWORK]
+    calls = [parts.bare_step(network, rows, shape) for rows in passes.trained]
+    calls += [parts.bare_forward(network, rows, shape) for rows in passes.forwards]
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run

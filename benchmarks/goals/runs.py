@@ -1,0 +1,44 @@
+"""Targets 6 and 8: whole commands. Two jobs against one; how long `--help` takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.line import Line
+from benchmarks.timing import Patience, Ratio, seconds
+
+EVENSTREAM = [sys.executable, "-m", "evenstream.cli.main"]
+COMPARE = ["compare", "er", "er-las", "--stream", "c-digits", "--network", "convnet",
+           "--seeds", "2", "--batch", "2"]  # fmt: skip
+PAPER = ["paper", "run", "sensitivity", "--scale", "smoke", "--seeds", "2"]
+HELP_SECONDS = 0.5
+
+
+def lines(patience: Patience) -> Iterator[Line]:
+    """Each command starts its processes anew, as a user's would."""
+    repeats = 2 if patience.seconds < 60 else 5
+    for name, command in (("compare", COMPARE), ("paper run", PAPER)):
+        pairs = [(_timed(command, 1), _timed(command, 2)) for _ in range(repeats)]
+        what = f"{name} with --jobs 1 / with --jobs 2"
+        yield Line(6, what, Ratio.of(pairs), at_least=1.8, note="wall time of the whole command")
+    times = [seconds(_command(["--help"])) for _ in range(10)]
+    yield Line(
+        8,
+        "evenstream --help / 0.5 s",
+        Ratio.of([(time, HELP_SECONDS) for time in times]),
+        at_most=1.0,
+    )
+
+
+def _timed(command: list[str], jobs: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "out")
+        return seconds(_command([*command, "--jobs", str(jobs), "--out", out]))
+
+
+def _command(arguments: list[str]) -> Callable[[], object]:
+    return lambda: subprocess.run([*EVENSTREAM, *arguments], check=True, capture_output=True)

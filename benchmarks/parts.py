@@ -1,0 +1,115 @@
+"""What the benchmarks compare: steps of learners, and bare passes of networks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from itertools import cycle
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from evenstream import Learner, networks
+from evenstream.learner.classifier import Classifier
+from evenstream.networks.convolution import Convolution
+
+Call = Callable[[], object]
+
+SHAPES = {
+    "mlp": (1, 28, 28),
+    "slim-resnet18": (3, 32, 32),
+    "resnet18": (3, 32, 32),
+}
+BATCH, CLASSES = 32, 10
+
+
+def learner_after(
+    method: str,
+    network: str,
+    steps: int = 3,
+    *,
+    memory: int = 1000,
+    batch: int = BATCH,
+    n_classes: int = CLASSES,
+) -> Learner:
+    """A learner that has made some steps on random images, with crop and flip for colour images."""
+    augment = "crop+flip" if SHAPES[network][0] == 3 else "none"
+    learner = Learner(
+        method, network, memory=memory, batch=batch, replay_batch=batch, augment=augment
+    )
+    learner.start_task()
+    step = steps_of(learner, network, n_classes)
+    for _ in range(steps):
+        step()
+    return learner
+
+
+def steps_of(learner: Learner, network: str, n_classes: int = CLASSES) -> Call:
+    """A call that makes one step."""
+    source = batches(network, n_classes, learner.options.batch)
+    return lambda: learner.learn(*next(source))
+
+
+def batches(
+    network: str, n_classes: int = CLASSES, batch: int = BATCH
+) -> Iterator[tuple[Tensor, list[int]]]:
+    """Random batches without end: eight different ones in turn."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (8, batch, *SHAPES[network])
+    images = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    labels = torch.randint(0, n_classes, (8, batch), generator=generator)
+    return cycle(zip(images, labels.tolist(), strict=True))
+
+
+def bare_step(network: nn.Module, rows: int, shape: tuple[int, ...], lr: float = 0.01) -> Call:
+    """Forward, backward and SGD on one ready batch: what no learner can do without."""
+    x, y = _ready(network, rows, shape), torch.randint(0, CLASSES, (rows,))
+    optimizer = torch.optim.SGD(network.parameters(), lr=lr)
+    network.train()
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return step
+
+
+def bare_forward(network: nn.Module, rows: int, shape: tuple[int, ...]) -> Call:
+    """A forward without gradients on one ready batch, in eval mode."""
+    x = _ready(network, rows, shape)
+
+    def forward() -> Tensor:
+        network.eval()
+        with torch.no_grad():
+            out: Tensor = network(x)
+        network.train()
+        return out
+
+    return forward
+
+
+def bare_twin(learner: Learner) -> Classifier:
+    """A network like the learner's, in the same precision and layout, with weights of its own."""
+    assert learner.network is not None
+    return copy.deepcopy(learner.network)
+
+
+def plain_baseline(network: str) -> nn.Module:
+    """The same network as anybody would write it: float32, NCHW, PyTorch's own convolutions."""
+    backbone = networks.build(network, SHAPES[network])
+    for module in backbone.modules():
+        if isinstance(module, Convolution):
+            module.forward = nn.Conv2d.forward.__get__(module)  # type: ignore[method-assign]
+    return nn.Sequential(backbone, nn.Linear(backbone.num_features, CLASSES))
+
+
+def _ready(network: nn.Module, rows: int, shape: tuple[int, ...]) -> Tensor:
+    x = torch.rand(rows, *shape)
+    last = any(
+        parameter.ndim == 4 and parameter.is_contiguous(memory_format=torch.channels_last)
+        and not parameter.is_contiguous()
+        for parameter in network.parameters()
+    )  # fmt: skip
+    return x.contiguous(memory_format=torch.channels_last) if last else x
