@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.errors import InputError
-from evenstream.statistics import mean_std, paired_difference
+from evenstream.statistics import (
+    Sample,
+    difference_of_means,
+    mean_interval,
+    mean_std,
+    paired_difference,
+)
 
 values = st.lists(st.floats(-100, 100), min_size=2, max_size=12)
 
@@ -104,3 +110,41 @@ def test_bad_input(a, b, message):
 def test_bad_confidence():
     with pytest.raises(InputError, match="confidence"):
         paired_difference([1, 2], [1, 2], confidence=95)
+
+
+# ---- means that cannot be paired -----------------------------------------------------------------
+
+
+def test_the_difference_of_means_agrees_with_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    a, b = [81.0, 84.5, 79.2, 88.1], [75.0, 80.5, 77.2]
+    expected = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    found = difference_of_means(*(Sample(*mean_std(values), len(values)) for values in (a, b)))
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert (found.mean, found.n) == (pytest.approx(np.mean(a) - np.mean(b)), 3)
+
+
+def test_means_without_any_spread_differ_by_exactly_that():
+    found = difference_of_means(Sample(3, 0, 2), Sample(1, 0, 10))
+    assert (found.mean, found.low, found.high) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "sample", [Sample(1, 1, 1), Sample(1, -1, 5), Sample(float("nan"), 1, 5), Sample(1, np.inf, 5)]
+)
+def test_samples_that_say_too_little(sample):
+    with pytest.raises(InputError, match="at least two values"):
+        difference_of_means(sample, Sample(0, 1, 10))
+    with pytest.raises(InputError, match="at least two values"):
+        difference_of_means(Sample(0, 1, 10), sample)
+    with pytest.raises(InputError, match="confidence"):
+        difference_of_means(Sample(0, 1, 10), Sample(0, 1, 10), confidence=95)
+
+
+def test_the_interval_of_a_mean():
+    stats = pytest.importorskip("scipy.stats")
+    values = [3.0, 5.0, 4.0]
+    low, high = stats.t.interval(0.95, 2, loc=4, scale=stats.sem(values))
+    found = mean_interval(values)
+    assert (found.mean, found.low, found.high) == pytest.approx((4, low, high))
+    assert mean_interval([3.0]).low is None

@@ -10,7 +10,23 @@ import numpy as np
 
 from evenstream.errors import InputError
 
-__all__ = ["Interval", "mean_std", "paired_difference"]
+__all__ = [
+    "Interval",
+    "Sample",
+    "difference_of_means",
+    "mean_interval",
+    "mean_std",
+    "paired_difference",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Results of which only mean, sample standard deviation and number are known."""
+
+    mean: float
+    std: float
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,37 @@ def paired_difference(
 
     half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * std / math.sqrt(n)
     return Interval(mean=mean, low=mean - half, high=mean + half, n=n, std=std)
+
+
+def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
+    """Return the mean of values with its Student-t confidence interval."""
+    return paired_difference(values, [0.0] * len(values), confidence=confidence)
+
+
+def difference_of_means(a: Sample, b: Sample, *, confidence: float = 0.95) -> Interval:
+    """Return the difference of two means, `a - b`, with Welch's confidence interval.
+
+    For results that cannot be paired, such as ours and those in print: each side has a deviation
+    and a number of its own. `n` is the smaller number and `std` is not defined.
+    """
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
+    for sample in (a, b):
+        if sample.n < 2 or not (math.isfinite(sample.mean) and 0 <= sample.std < math.inf):
+            raise InputError(f"mean, deviation and at least two values are needed, not {sample}")
+    mean, n = a.mean - b.mean, min(a.n, b.n)
+    parts = [sample.std**2 / sample.n for sample in (a, b)]
+    variance = sum(parts)
+    if variance == 0:
+        return Interval(mean=mean, low=mean, high=mean, n=n, std=None)
+    from scipy import stats
+
+    shares = [part / variance for part in parts]
+    freedom = 1 / sum(
+        share**2 / (sample.n - 1) for share, sample in zip(shares, (a, b), strict=True)
+    )
+    half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * math.sqrt(variance)
+    return Interval(mean=mean, low=mean - half, high=mean + half, n=n, std=None)
 
 
 def _finite(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

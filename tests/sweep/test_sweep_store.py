@@ -83,7 +83,10 @@ def test_other_methods_are_other_runs(one, other):
 
 
 @given(
-    tau=st.floats(0, 100), window=st.integers(1, 50), fraction=st.floats(0.01, 1), order=st.booleans()
+    tau=st.floats(0, 100),
+    window=st.integers(1, 50),
+    fraction=st.floats(0.01, 1),
+    order=st.booleans(),
 )
 def test_a_canonical_run_stays_as_it_is(tau, window, fraction, order):
     options = [f"tau={tau!r}", f"window={window}"]

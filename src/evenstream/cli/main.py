@@ -36,7 +36,7 @@ def data() -> int:
 
 
 def paper() -> int:
-    """The paper's tables and figures: `paper list`, `paper run NAME`.
+    """The paper's tables and figures: `paper list`, `paper run NAME`, `paper report`.
 
     Example: evenstream paper run mnist --scale smoke
     """

@@ -1,9 +1,9 @@
-"""`evenstream sweep`, `evenstream paper list` and `evenstream paper run`."""
+"""`evenstream sweep` and `evenstream paper list`, `run` and `report`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +12,7 @@ import tyro
 
 from evenstream.cli.run_commands import Trackers
 from evenstream.errors import InputError, UnknownName
+from evenstream.report.formats import count
 
 if TYPE_CHECKING:
     from evenstream.sweep.estimate import Estimate
@@ -20,12 +21,21 @@ if TYPE_CHECKING:
     from evenstream.sweep.store import Store
 
 STORE = Path("out/store")
+PAPER_REPORT = Path("out/paper-report")
 
 File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.toml")]
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 ScaleName = Annotated[
     str | None,
     tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the experiment's own)"),
+]
+Names = Annotated[
+    tuple[str, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: all)"),
+]
+RunFolders = Annotated[
+    tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]", help_behavior_hint="(default: none)")
 ]
 StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 
@@ -76,7 +86,8 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
     Example: evenstream sweep tau.toml --jobs 4 --out out/store
 
     Ctrl-C saves; the same command goes on exactly there, and leaves finished runs alone. Writes a
-    folder for each run and NAME.csv, which says what is where. docs/sweeps.md explains the file.
+    folder for each run, NAME.csv, which says what is where, and a report with tables and figures.
+    docs/sweeps.md explains the file.
 
     Args:
         file: The experiment.
@@ -102,7 +113,7 @@ def run(name: Name, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
     if name not in experiments():
         raise UnknownName("experiment", name, experiments())
-    return _sweep(experiments()[name], settings)
+    return _sweep(experiments()[name], settings, paper=True)
 
 
 def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = False) -> int:
@@ -149,6 +160,70 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
     return 0
 
 
+def report(
+    names: Names = (),
+    store: StoreFolder = STORE,
+    runs: RunFolders = (),
+    out: StoreFolder = PAPER_REPORT,
+) -> int:
+    """Put finished runs beside the paper's numbers: Markdown, CSV, LaTeX and one HTML page.
+
+    Example: evenstream paper report --runs docs/results --out out/paper-report
+
+    Says for each number whether it is better or worse than the paper's beyond the noise, and at
+    which scale it was made. A run counts wherever it is and whichever command made it.
+
+    Args:
+        names: Experiments (see `evenstream paper list`).
+        store: Folder of all runs that sweeps made.
+        runs: Further folders to search for runs.
+        out: Folder for the report; must be new, empty or a report.
+    """
+    from evenstream.paper.report import collect
+    from evenstream.report.tables import check_folder, write_tables
+
+    check_folder(out)
+    usual = store == STORE and not store.exists()
+    contents = collect(names, [*(() if usual else (store,)), *runs])
+    page = write_tables(contents, out)
+    for row in contents.overview():
+        print(f"{row.name}: {row.cells} cells ({row.scales}), {row.runs} runs; {row.verdicts}")
+    if contents.without_runs:
+        missing = ", ".join(outcome.experiment.name for outcome in contents.without_runs)
+        print(f"no runs: {missing}")
+    if contents.unplaced:
+        print(f"{count(len(contents.unplaced), 'run')} with settings of no cell")
+    for remark in contents.remarks():
+        print(remark)
+    _print_some(contents.search.problems)
+    print(f"report: {page}")
+    return 0
+
+
+def _print_some(problems: Sequence[str], limit: int = 10) -> None:
+    for problem in problems[:limit]:
+        print(f"left out: {problem}", file=sys.stderr)
+    if len(problems) > limit:
+        print(f"left out: {len(problems) - limit} more, on the page", file=sys.stderr)
+
+
+def _report_sweep(plan: Plan, store: Store, paper: bool) -> Path:
+    """Write the report on one experiment into its store; returns the page."""
+    from evenstream.report.tables import Contents, collect_outcome, find_runs, write_tables
+
+    if paper:
+        from evenstream.paper.report import background
+
+        known = background(plan.experiment)
+    else:
+        known = None
+    search = find_runs([store.root / "runs"])
+    outcome = collect_outcome(plan.experiment, search.runs, known)
+    lead = f"{count(len(outcome.runs), 'run')} in the store {store.root}, at all scales."
+    contents = Contents(plan.experiment.title, lead, [outcome])
+    return write_tables(contents, store.root / "reports" / plan.experiment.name)
+
+
 def _cost(plan: Plan, store: Store, estimate: Estimate, measured: bool) -> tuple[int, float | None]:
     """How many runs of a plan are finished, and how long the others would take."""
     from evenstream.run.events import last_step
@@ -171,7 +246,7 @@ def _cost(plan: Plan, store: Store, estimate: Estimate, measured: bool) -> tuple
     return len(plan.runs()) - len(ahead), wall_seconds(seconds, how_many(0, 1))
 
 
-def _sweep(experiment: Experiment, options: SweepOptions) -> int:
+def _sweep(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
     from rich.console import Console
 
     from evenstream.sweep.backends import open_backend
@@ -205,6 +280,8 @@ def _sweep(experiment: Experiment, options: SweepOptions) -> int:
     for metric in plan.experiment.metrics:
         if board.has(metric):
             console.print(board.table(metric))
+    page = _report_sweep(plan, store, paper)
+    console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"runs: {listing}", highlight=False, markup=False, soft_wrap=True)
     if failed:
         print(
@@ -215,4 +292,4 @@ def _sweep(experiment: Experiment, options: SweepOptions) -> int:
     return 1 if failed else 0
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"list": list_, "run": run}
+COMMANDS: dict[str, Callable[..., Any]] = {"list": list_, "run": run, "report": report}

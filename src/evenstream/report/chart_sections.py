@@ -35,9 +35,9 @@ def accuracy(series: Sequence[Series]) -> str:
         "Line chart of average accuracy after each task. After the last task: "
         f"{', '.join(f'{s.name} {value}' for s, value in final)}."
     )
-    charts = _two_sizes(lambda size, salt: accuracy_svg(series, size, salt), "accuracy", label)
+    charts = two_sizes(lambda size, salt: accuracy_svg(series, size, salt), "accuracy", label)
     columns = [(breakable(s.name), s.accuracy) for s in series]
-    table = _numbers(columns, "Average accuracy after each task, in %.")
+    table = number_table(columns, "Average accuracy after each task, in %.")
     return _section(
         "accuracy", "Accuracy after each task", caption,
         legend(final, "After the last task"), charts + table,
@@ -60,7 +60,7 @@ def online(series: Sequence[Series], runs: Sequence[Run]) -> str:
         "Line chart of online accuracy over training steps. Area under the curve: "
         f"{', '.join(f'{s.name} {area}' for s, area in areas)}."
     )
-    charts = _two_sizes(lambda size, salt: online_svg(series, size, salt), "online", label)
+    charts = two_sizes(lambda size, salt: online_svg(series, size, salt), "online", label)
     key = legend(areas, "A_AUC")
     return _section("online", "Accuracy while learning", caption, key, charts)
 
@@ -95,7 +95,7 @@ def recalls(series: Sequence[Series], classes: Sequence[str]) -> str:
     table = ""
     if len(classes) <= _NAMED_CLASSES:
         columns = [(breakable(s.name), s.recall) for s in series]
-        table = _numbers(columns, "Recall of each class, in %.", "Class", list(classes))
+        table = number_table(columns, "Recall of each class, in %.", "Class", list(classes))
     scale = '<p class="scale" aria-hidden="true">0 %<i></i>100 %</p>'
     key = legend(lowest, "Lowest recall of a class") + scale
     return _section("recalls", "Recall of each class", caption, key, lines(strips) + table)
@@ -150,34 +150,34 @@ def shares(series: Sequence[Series]) -> str:
     columns = [(breakable(s.name), 100 * s.share) for s in series]
     if not np.isnan(truth).all():
         columns.append(("true share", truth))
-    table = _numbers(columns, "Share of predictions on each task's classes, in %.")
+    table = number_table(columns, "Share of predictions on each task's classes, in %.")
     return _section(
         "shares", "Where the predictions go", caption,
         legend(final, "Share on the last task", truth_item(value)),
-        _share_charts(series, label) + table, tall=not share_fits(series, _WIDE[0]),
+        share_charts(series, label) + table, tall=not share_fits(series, _WIDE[0]),
     )  # fmt: skip
 
 
-def _share_charts(series: Sequence[Series], label: str) -> str:
+def share_charts(series: Sequence[Series], label: str, salt: str = "share") -> str:
     """Return the bars of all methods in one chart where they fit, else a chart for each."""
     top = share_top(series)
 
     def grouped(size: Size, kind: str) -> str:
-        svg = share_svg(series, size, f"share-{kind}", top)
+        svg = share_svg(series, size, f"{salt}-{kind}", top)
         return f'<div class="{kind}">{labelled(svg, label)}</div>'
 
     if not share_fits(series, _WIDE[0]):
-        return _share_panels(series, top, "panels")
+        return _share_panels(series, top, "panels", salt)
     if not share_fits(series, _NARROW[0]):
-        return grouped(_WIDE, "wide") + _share_panels(series, top, "panels narrow")
+        return grouped(_WIDE, "wide") + _share_panels(series, top, "panels narrow", salt)
     return grouped(_WIDE, "wide") + grouped(_NARROW, "narrow")
 
 
-def _share_panels(series: Sequence[Series], top: float, kind: str) -> str:
+def _share_panels(series: Sequence[Series], top: float, kind: str, salt: str) -> str:
     """Return a small chart for each method, all with the same axis."""
     boxes = []
     for s in series:
-        svg = share_svg([s], _PANEL, f"share{s.index}", top)
+        svg = share_svg([s], _PANEL, f"{salt}{s.index}", top)
         svg = labelled(svg, f"Bar chart of predictions per task by {s.name}.")
         boxes.append(f"<div><h3>{method_label(s)}</h3>{svg}</div>")
     return f'<div class="{kind}">\n{lines(boxes)}\n</div>'
@@ -195,7 +195,7 @@ def seconds(series: Sequence[Series]) -> str:
         f"{s.name} {plain(s.accuracy[-1])} % after {plain(s.seconds[-1])} seconds" for s in series
     )
     label = f"Average accuracy against training time. At the end: {last}."
-    charts = _two_sizes(lambda size, salt: seconds_svg(series, size, salt), "seconds", label)
+    charts = two_sizes(lambda size, salt: seconds_svg(series, size, salt), "seconds", label)
     final = [(s, f"{plain(s.seconds[-1])} s") for s in series]
     title = "Accuracy against training time"
     return _section("seconds", title, caption, legend(final, "Training time in all"), charts)
@@ -217,7 +217,7 @@ def _section(
 </section>"""
 
 
-def _two_sizes(draw: Callable[[Size, str], str], name: str, label: str) -> str:
+def two_sizes(draw: Callable[[Size, str], str], name: str, label: str) -> str:
     """Return a chart for wide and one for narrow screens; the style sheet shows one of them."""
     return "\n".join(
         f'<div class="{kind}">{labelled(draw(size, f"{name}-{kind}"), label)}</div>'
@@ -225,7 +225,7 @@ def _two_sizes(draw: Callable[[Size, str], str], name: str, label: str) -> str:
     )
 
 
-def _numbers(
+def number_table(
     columns: Sequence[tuple[str, Array]],
     caption: str,
     of: str = "Task",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from evenstream.report.charts.style import colour, dashes, marker
+from evenstream.report.charts.style import Drawn, colour, dashes, marker
 from evenstream.report.html import breakable, escape, lines
-from evenstream.report.series import Series
 
 _SHAPES = {
     "o": "M10 6a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
@@ -21,12 +21,21 @@ _SHAPES = {
 }
 
 
-def method_label(series: Series) -> str:
+class Named(Drawn, Protocol):
+    """A method, or whatever else a chart shows several of."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+
+def method_label(series: Named) -> str:
     """Return a method's name with its line and marker before it."""
     return f'<span class="method">{_swatch(series)}{breakable(series.name)}</span>'
 
 
-def legend(entries: Iterable[tuple[Series, str]], heading: str, extra: str = "") -> str:
+def legend(entries: Iterable[tuple[Named, str]], heading: str, extra: str = "") -> str:
     """Return the methods with a number each, under a heading that says what it is."""
     items = [_item(_swatch(s), breakable(s.name), escape(value)) for s, value in entries]
     return (
@@ -48,7 +57,7 @@ def _item(swatch: str, name: str, value: str) -> str:
     )
 
 
-def _swatch(series: Series) -> str:
+def _swatch(series: Drawn) -> str:
     """Draw a method's line and marker."""
     ink = f"var(--{colour(series)})"
     shape = f'<path d="{_SHAPES[marker(series)]}" style="fill:{ink}"/>'

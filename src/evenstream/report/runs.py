@@ -14,7 +14,7 @@ from typing import Any
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.metrics import as_matrix
 
-__all__ = ["FORMAT", "Run", "load_runs", "number"]
+__all__ = ["FORMAT", "Run", "load_run", "load_runs", "number"]
 
 FORMAT = 1
 """The version of `metrics.json` that this module reads."""
@@ -135,7 +135,7 @@ def load_runs(directory: Path | str) -> list[Run]:
             "runs/<method>/seed-<s>/ below it (a comparison)"
         )
     order = _method_order(directory / "summary.json")
-    found = [_load_run(place) for place in places]
+    found = [load_run(place) for place in places]
     known = {run.directory.parent: run.method for run in found if "method" in run.metrics}
     found = [replace(run, sibling=known.get(run.directory.parent, "")) for run in found]
 
@@ -164,7 +164,7 @@ def number(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _load_run(directory: Path) -> Run:
+def load_run(directory: Path) -> Run:
     """Read what there is of a run and note what is wrong with it."""
     env, _ = _read_json(directory / "env.json")
     try:

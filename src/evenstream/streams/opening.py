@@ -90,7 +90,9 @@ def read_spec(
     return StreamSpec(dataset, replace(scenario, **options), reading)
 
 
-def canonical_name(name: str, *, tasks: int | None = None, class_order: ClassOrder = "label") -> str:
+def canonical_name(
+    name: str, *, tasks: int | None = None, class_order: ClassOrder = "label"
+) -> str:
     """A stream's name as it is written with all flags in it and without what is default anyway."""
     spec = read_spec(name, tasks=tasks, class_order=class_order)
     plain, _ = _split_options(name)

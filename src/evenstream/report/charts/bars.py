@@ -1,4 +1,4 @@
-"""Bar chart: the share of the predictions that goes to the classes of each task."""
+"""Bar charts: where predictions go, a number for each method, counts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenstream.report.charts.canvas import MARGINS, Size, draw_svg
-from evenstream.report.charts.style import Colours, colour
+from evenstream.report.charts.canvas import MARGINS, Margins, Size, draw_svg
+from evenstream.report.charts.style import Colours, Drawn, colour
 from evenstream.report.charts.ticks import round_ticks, task_axis
 from evenstream.report.series import Series
 
@@ -80,3 +80,36 @@ def _truth(ax: Axes, series: Series, colours: Colours) -> None:
         edges, np.repeat(100 * series.truth, 2), color=colours["ink"], linewidth=1.4,
         linestyle=(0, (4, 3)), zorder=4,
     )  # fmt: skip
+
+
+def method_bars_svg(
+    values: Sequence[tuple[Drawn, float]], label: str, size: Size, salt: str
+) -> str:
+    """Return a bar for each method, in its colour; the page says which is which."""
+
+    def draw(ax: Axes, colours: Colours) -> None:
+        for place, (drawn, value) in enumerate(values):
+            ax.bar(place, value, width=0.72, color=colours[colour(drawn)], linewidth=0)
+        ax.set_xlim(-0.7, len(values) - 0.3)
+        ax.set_xticks([])
+        round_ticks(ax.yaxis, 5)
+        ax.set_ylabel(label)
+
+    return draw_svg(size, salt, draw, Margins(left=58, right=14, top=10, bottom=14))
+
+
+def count_bars_svg(
+    counts: Sequence[int], axes: tuple[str, str], size: Size, salt: str, top: float | None = None
+) -> str:
+    """Return a bar for each count, numbered from 1; `top` makes several charts comparable."""
+
+    def draw(ax: Axes, colours: Colours) -> None:
+        ax.bar(range(1, len(counts) + 1), counts, width=0.8, color=colours["heat"], linewidth=0)
+        ax.set_xlim(0.3, len(counts) + 0.7)
+        ax.set_ylim(0, top or max(1, 1.05 * max(counts)))
+        task_axis(ax, len(counts), size[0])
+        round_ticks(ax.yaxis, 5)
+        ax.set_ylabel(axes[0])
+        ax.set_xlabel(axes[1])
+
+    return draw_svg(size, salt, draw)

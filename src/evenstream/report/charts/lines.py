@@ -1,4 +1,4 @@
-"""Line charts: average accuracy after each task and against training time, online accuracy."""
+"""Line charts: average accuracy after each task and against time, final accuracies, online ones."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ _POINTS = 250
 def accuracy_svg(series: Sequence[Series], size: Size, salt: str) -> str:
     """Return the lines of average accuracy after each task, with a band of one deviation."""
     return draw_svg(size, salt, lambda ax, c: draw_accuracy(ax, series, c, size[0]))
+
+
+def last_row_svg(series: Sequence[Series], size: Size, salt: str) -> str:
+    """Return the lines of the accuracy on each task after the last one."""
+    return draw_svg(size, salt, lambda ax, c: _draw_last_row(ax, series, c, size[0]))
 
 
 def seconds_svg(series: Sequence[Series], size: Size, salt: str) -> str:
@@ -50,6 +55,22 @@ def draw_accuracy(ax: Axes, series: Sequence[Series], colours: Colours, width: f
     accuracy_axis(ax, [(s.accuracy, s.accuracy_std) for s in series], _AVERAGE)
     task_axis(ax, n, width)
     ax.set_xlabel("Tasks learned so far")
+
+
+def _draw_last_row(ax: Axes, series: Sequence[Series], colours: Colours, width: float) -> None:
+    """Draw the last row of each accuracy matrix."""
+    n = series[0].n_tasks
+    every = math.ceil(n / (width / 14))
+    for s in series:
+        ax.plot(
+            np.arange(1, n + 1), s.matrix[-1], color=colours[colour(s)], linestyle=line_style(s),
+            marker=marker(s), markevery=every, zorder=3,
+        )  # fmt: skip
+    ax.set_xlim(0.4, n + 0.6)
+    nothing = np.full(n, np.nan)
+    accuracy_axis(ax, [(s.matrix[-1], nothing) for s in series], "Accuracy (%)")
+    task_axis(ax, n, width)
+    ax.set_xlabel("Task")
 
 
 def _band(ax: Axes, series: Series, x: Array, mean: Array, std: Array, colours: Colours) -> None:

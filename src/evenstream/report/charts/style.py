@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from evenstream.report.series import Series
+from typing import Any, Protocol
 
 Colours = Mapping[str, str]
+
+
+class Drawn(Protocol):
+    """What has a colour and a marker of its own, by its place among the others."""
+
+    @property
+    def index(self) -> int:
+        """The place."""
+        ...
+
 
 METHOD_COLOURS = 8
 """How many colours there are; a ninth method starts over with dashed lines."""
@@ -53,21 +61,21 @@ DARK: dict[str, str] = {
 }
 
 
-def colour(series: Series) -> str:
+def colour(series: Drawn) -> str:
     """Return the name of a method's colour."""
     return f"m{series.index % METHOD_COLOURS}"
 
 
-def marker(series: Series) -> str:
+def marker(series: Drawn) -> str:
     """Return a method's marker, as matplotlib calls it."""
     return MARKERS[series.index % METHOD_COLOURS]
 
 
-def dashes(series: Series) -> tuple[float, ...]:
+def dashes(series: Drawn) -> tuple[float, ...]:
     """Return a method's dashes and gaps: none for the first eight, then dashed, then dotted."""
     return ((), (5, 2), (1.5, 1.5))[series.index // METHOD_COLOURS % 3]
 
 
-def line_style(series: Series) -> Any:
+def line_style(series: Drawn) -> Any:
     """Return a method's dashes as matplotlib wants them."""
     return (0, dashes(series)) if dashes(series) else "-"

@@ -1,0 +1,158 @@
+"""The report on the paper: our runs beside the numbers that it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evenstream.errors import EvenstreamError, UnknownName
+from evenstream.paper.catalogue import (
+    Description,
+    descriptions,
+    experiments,
+    notes,
+    printed_beside,
+    printed_lines,
+)
+from evenstream.report.charts.bars import count_bars_svg
+from evenstream.report.html import labelled, lines, scroll
+from evenstream.report.tables import (
+    Background,
+    Contents,
+    Further,
+    Stated,
+    Table,
+    collect_outcome,
+    find_runs,
+)
+from evenstream.streams.profile import Profile, profile
+from evenstream.sweep.experiment import Cell, Experiment
+
+RUNS = 10
+"""How many runs the paper's means and deviations are made from."""
+
+NOT_COMPARED = ("smoke",)
+"""Scales with other data, whose numbers say nothing about the paper's."""
+
+
+def background(experiment: Experiment) -> Background:
+    """What the paper prints about an experiment, and where it contradicts itself."""
+    own = set(experiment.cells())
+
+    def stated(cell: Cell, scale: str) -> dict[str, list[Stated]]:
+        if cell not in own or scale in NOT_COMPARED:
+            return {}
+        return {
+            metric: sorted(
+                (Stated(v.mean, v.std, RUNS, v.decimals, v.source) for v in values),
+                key=lambda value: value.source != experiment.source,
+            )
+            for metric, values in printed_beside(experiment, cell).items()
+        }
+
+    command = f"evenstream paper run {experiment.name}"
+    return Background(stated, "the paper", tuple(notes(experiment.name)), command)
+
+
+def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
+    """What there is to say about some of the paper's tables and figures, or all of them.
+
+    Args:
+        names: experiments and descriptions; none means all.
+        folders: where runs are searched for.
+    """
+    known = [*experiments(), *descriptions()]
+    for name in names:
+        if name not in known:
+            raise UnknownName("experiment", name, known)
+    chosen = [name for name in known if not names or name in names]
+    search = find_runs(folders)
+    outcomes = [
+        collect_outcome(experiment, search.runs, background(experiment))
+        for name, experiment in experiments().items()
+        if name in chosen
+    ]
+    placed = {run.key for outcome in outcomes for run in outcome.runs}
+    return Contents(
+        "The paper's tables and figures",
+        _lead(len(placed)),
+        outcomes,
+        search,
+        () if names else [run for run in search.runs if run.key not in placed],
+        [_describe(entry) for name, entry in descriptions().items() if name in chosen],
+    )
+
+
+def _lead(runs: int) -> str:
+    return (
+        f"{runs:,} of our runs beside the numbers that the paper prints, which are means and "
+        f"deviations of {RUNS} runs. Numbers made at a smaller scale are labelled with what is "
+        "different about it; only those at the scale “paper” follow the paper's protocol."
+    )
+
+
+# ---- tables and figures of data --------------------------------------------------------------
+
+
+def _describe(entry: Description) -> Further:
+    """A table or figure that needs no runs: printed numbers, or drawn from the data if it is here.
+
+    The data sets are read from where `evenstream data` keeps them; nothing is downloaded.
+    """
+    own = tuple(notes(entry.name))
+    rows = printed_lines(entry.name)
+    if rows:
+        text = f"As the paper prints them ({entry.source})."
+        return Further(entry.name, entry.title, text, _printed(rows), notes=own)
+    (name,) = entry.streams
+    try:
+        from evenstream.streams import open_stream
+
+        found = profile(open_stream(name), bins=1)
+    except EvenstreamError as error:
+        reason = str(error).partition("\n")[0]
+        text = (
+            f"In the paper: {entry.source}. It is drawn from the data, which is missing: {reason}"
+        )
+        return Further(entry.name, entry.title, text, notes=own)
+    per_class = found.domains_per_class
+    html = _classes(found) if per_class is None else _domains(found)
+    text = f"In the paper: {entry.source}. Counted in the stream {name}."
+    return Further(entry.name, entry.title, text, html=html, notes=own)
+
+
+def _printed(rows: Sequence[dict[str, str]]) -> Table:
+    columns = [name for name in rows[0] if name != "source"]
+    return Table(
+        "Printed by the paper",
+        "",
+        "",
+        tuple(name.replace("_", " ") for name in columns),
+        tuple(tuple(row[name] for name in columns) for row in rows),
+        left=frozenset({0}),
+    )
+
+
+def _classes(found: Profile) -> str:
+    counts = found.classes_per_task
+    axes = ("Classes", "Task")
+    svg = count_bars_svg(counts, axes, (720, 300), "classes-per-task")
+    return scroll(labelled(svg, f"Classes of each task: {counts}."), "Classes of each task")
+
+
+def _domains(found: Profile) -> str:
+    """A small chart for each task, as in the paper: how many subclasses of each superclass."""
+    per_class = found.domains_per_class
+    assert per_class is not None
+    top = 1.05 * int(per_class.max())
+    boxes = []
+    for task, row in enumerate(per_class):
+        counts = [int(n) for n in row]
+        svg = count_bars_svg(
+            counts, ("Subclasses", "Superclass"), (340, 180), f"subclasses-{task}", top
+        )
+        label = f"Subclasses of each superclass in task {task + 1}: {counts}."
+        boxes.append(
+            f'<div class="chart tall"><h3>Task {task + 1}</h3>{labelled(svg, label)}</div>'
+        )
+    return f'<div class="panels">\n{lines(boxes)}\n</div>'

@@ -1,0 +1,76 @@
+"""What every page has: one HTML file without scripts that loads nothing and follows the theme."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from evenstream import __version__
+from evenstream.report.charts.style import DARK, LIGHT, Colours
+from evenstream.report.html import escape
+
+
+def frame(title: str, header: str, sections: str, style: str = "") -> str:
+    """Return a page.
+
+    Args:
+        title: of the window, as text.
+        header: the top of the page, as HTML.
+        sections: its content, as HTML.
+        style: further rules of the style sheet.
+    """
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="generator" content="evenstream {escape(__version__)}">
+<link rel="icon" href="data:,">
+<title>{escape(title)} · evenstream</title>
+<style>
+{_palette()}
+{resources.files("evenstream.report").joinpath("page.css").read_text(encoding="utf-8")}{style}</style>
+</head>
+<body>
+{header}
+<main>
+{sections}
+</main>
+<footer>Made with evenstream {escape(__version__)}. This page is a single file: it has no scripts
+and loads nothing from the network.</footer>
+</body>
+</html>
+"""
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        draft.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _palette() -> str:
+    """Return the colours of the charts as CSS variables, for light and for dark pages."""
+
+    def variables(colours: Colours) -> str:
+        return " ".join(f"--{name}: {value};" for name, value in colours.items())
+
+    return (
+        f":root {{ {variables(LIGHT)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}"
+    )

@@ -1,0 +1,149 @@
+"""Finds runs in folders, whichever command made them, and whatever else is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evenstream.errors import DataError, EvenstreamError
+from evenstream.report.runs import Run, load_run
+from evenstream.run.config import CONFIG, RunConfig
+from evenstream.run.folder import CHECKPOINTS, METRICS
+from evenstream.sweep.identity import run_key
+
+HOW = {
+    "device": "cpu", "dtype": "auto", "threads": 1,
+    "eval_every": 0, "eval_images": 1000, "eval_future": False,
+}  # fmt: skip
+"""Settings that say how a run was computed and what was measured on the way, not what it learned.
+
+A cell that leaves them at these defaults is also filled by runs that do not: the paper says nothing
+of them, evaluations leave the learner alone, and the machine with its precision is shown with each
+number."""
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A finished run."""
+
+    config: RunConfig
+    run: Run
+
+    @cached_property
+    def key(self) -> str:
+        """The run's name; copies have the same."""
+        return run_key(self.config)
+
+    @cached_property
+    def setting(self) -> str:
+        """The name of the run without its seed: what cells are found by."""
+        return run_key(replace(self.config, seed=0))
+
+    @cached_property
+    def plain_setting(self) -> str:
+        """The same with everything in `HOW` at its default."""
+        how: dict[str, Any] = HOW
+        return run_key(replace(self.config, seed=0, **how))
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the run took, evaluations included."""
+        parts = [self.run.metrics.get(name) for name in ("train_seconds", "eval_seconds")]
+        known = [part for part in parts if isinstance(part, int | float)]
+        return float(sum(known)) if known else None
+
+    @property
+    def machine(self) -> str:
+        """What it was computed on."""
+        env, metrics = self.run.env, self.run.metrics
+        gpu = metrics.get("device") != "cpu" and env.get("gpu")
+        cores = env.get("cores")
+        parts = [
+            gpu or env.get("cpu"),
+            f"{cores} cores" if cores and not gpu else None,
+            metrics.get("dtype"),
+        ]
+        return ", ".join(str(part) for part in parts if part) or "unknown"
+
+    @property
+    def commit(self) -> str:
+        """The commit that it was computed with, or else the version."""
+        env = self.run.env
+        if env.get("commit"):
+            return str(env["commit"])
+        return f"version {env['evenstream']}" if env.get("evenstream") else "unknown"
+
+
+@dataclass
+class Search:
+    """What was found."""
+
+    runs: list[FoundRun] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """A line for each folder that looks like a run and cannot be used."""
+    unfinished: int = 0
+    copies: int = 0
+    """Runs that were there more than once; the first one counts."""
+
+
+def find_runs(folders: Sequence[Path]) -> Search:
+    """All finished runs in folders and below, in the order of the folders, each once."""
+    search = Search()
+    seen: dict[str, FoundRun] = {}
+    places: set[Path] = set()
+    for folder in folders:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a folder; runs are searched for in folders")
+        for place in _places(folder):
+            if place.resolve() in places:
+                continue
+            places.add(place.resolve())
+            found = _read(place, search)
+            if found is None:
+                continue
+            first = seen.setdefault(found.key, found)
+            if first is found:
+                search.runs.append(found)
+                continue
+            search.copies += 1
+            one, other = (each.run.metrics["A_T"] for each in (first, found))
+            if one != other:
+                search.problems.append(
+                    f"{place}: left out, a run like {first.run.directory} with another result "
+                    f"(A_T {other:.2f}, not {one:.2f})"
+                )
+    return search
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    """Folders that hold one of the files of a run; links are not followed."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != CHECKPOINTS)
+        if CONFIG in files or METRICS in files:
+            yield Path(parent)
+
+
+def _read(place: Path, search: Search) -> FoundRun | None:
+    """The run in a folder; None, and the reason in `search`, if it cannot be used."""
+    try:
+        config = RunConfig.read(place)
+    except EvenstreamError as error:
+        search.problems.append(f"{place}: no run of this version ({error})")
+        return None
+    if not (place / METRICS).is_file():
+        search.unfinished += 1
+        return None
+    run = load_run(place)
+    if run.problem is not None:
+        search.problems.append(f"{place}: {run.problem}")
+    elif not run.finished:
+        search.unfinished += 1
+    elif any(run.metrics[name] != getattr(config, name) for name in ("method", "stream", "seed")):
+        search.problems.append(f"{place}: {METRICS} is not of the run in {CONFIG}")
+    else:
+        return FoundRun(config, run)
+    return None

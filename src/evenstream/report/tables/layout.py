@@ -1,0 +1,200 @@
+"""The tables of an outcome as rows of text; every kind of file writes the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evenstream.report.formats import count, plain
+from evenstream.report.tables.metrics import Metric, metric_of
+from evenstream.report.tables.outcome import Gain, Measured, Outcome
+from evenstream.report.tables.wording import (
+    commits,
+    difference_text,
+    key_words,
+    machines,
+    metric_text,
+    range_text,
+    scale_words,
+    spread_text,
+    stated_text,
+    varying_keys,
+)
+from evenstream.sweep.estimate import in_words
+from evenstream.sweep.experiment import Cell
+
+_MOVABLE = ("machine", "commit", "metric", "seeds")
+"""Columns that are said once, above the table, where all rows have the same."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text."""
+
+    title: str
+    scale: str
+    """In words, with all that is different from the experiment's own; part of every caption."""
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    marks: tuple[str, ...] = ()
+    """The verdict of each row, for its colour; nothing is said by the colour alone."""
+    left: frozenset[int] = field(default_factory=frozenset)
+    """Columns of words."""
+
+
+def tables(outcome: Outcome) -> list[Table]:
+    """All tables of an outcome: results and gains at each scale, then what was not run."""
+    found = []
+    for scale in outcome.cells:
+        measured = [each for each in outcome.measured if each.scale == scale]
+        if measured:
+            found.append(_results(outcome, scale, measured))
+        gains = [each for each in outcome.gains if each.scale == scale]
+        if gains:
+            found.append(_gains(outcome, scale, gains))
+    return found
+
+
+def printed_table(outcome: Outcome) -> Table | None:
+    """The numbers in print for what was not run; None if there are none."""
+    entries = outcome.not_run()
+    if not entries:
+        return None
+    varying, fixed = varying_keys(cell for cell, _, _ in entries)
+    several = any(len(stated) > 1 for _, _, stated in entries)
+    rows = [
+        {
+            **_keys(cell, varying),
+            "metric": metric,
+            outcome.background.by: " or ".join(stated_text(s, source=several) for s in stated),
+        }
+        for cell, metric, stated in entries
+    ]
+    metrics = [metric_of(metric) for _, metric, _ in entries]
+    title = f"Printed by {outcome.background.by}, not run yet"
+    return _table(title, "", _fixed(fixed), metrics, rows, varying)
+
+
+def _results(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
+    varying, fixed = varying_keys(each.cell for each in measured)
+    rows = [
+        {
+            **_keys(each.cell, varying),
+            "metric": each.metric.name,
+            "ours": spread_text(each.interval, each.metric.digits),
+            "seeds": str(len(each.values)),
+            "95 % interval": range_text(each.interval, each.metric.digits),
+            **_beside(outcome, each),
+            "time a run": "–" if each.seconds is None else in_words(each.seconds),
+            "machine": machines(each.runs.values()),
+            "commit": commits(each.runs.values()),
+        }
+        for each in measured
+    ]
+    verdicts = [{comparison.verdict for comparison in each.comparisons} for each in measured]
+    marks = ["".join(found) if len(found) == 1 else "" for found in verdicts]
+    metrics = [each.metric for each in measured]
+    words = scale_words(outcome.experiment, scale)
+    return _table("Results", words, _fixed(fixed), metrics, rows, varying, marks)
+
+
+def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
+    """The columns of the numbers in print, if the experiment has any."""
+    by = outcome.background.by
+    if not by:
+        return {}
+    if not each.comparisons:
+        return {by: "–", "difference": "–", "verdict": "– not printed"}
+    several = len(each.comparisons) > 1
+    label = "" if each.scale == outcome.experiment.base else f" (at {each.scale})"
+    return {
+        by: " or ".join(stated_text(c.stated, source=several) for c in each.comparisons),
+        "difference": " or ".join(
+            difference_text(c.difference, c.interval, each.metric.digits) for c in each.comparisons
+        ),
+        "verdict": " or ".join(dict.fromkeys(c.text for c in each.comparisons)) + label,
+    }
+
+
+def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
+    by = outcome.background.by
+    varying, fixed = varying_keys(each.cell for each in gains)
+    varying = varying if "method" in varying else ["method", *varying]
+    fixed.pop("method", None)
+    rows = [
+        {
+            **_keys(each.cell, varying),
+            "metric": each.metric.name,
+            "without LAS": plain(each.means[0], each.metric.digits),
+            "with LAS": plain(each.means[1], each.metric.digits),
+            "gain": difference_text(each.interval.mean, each.interval, each.metric.digits),
+            "seeds": str(len(each.seeds)),
+            "in words": each.words,
+            **({f"gain in {by}": _stated_gain(each)} if by else {}),
+        }
+        for each in gains
+    ]
+    metrics = [each.metric for each in gains]
+    caption = (
+        "LAS minus the same without it, paired by seed, with the 95 % interval of the mean "
+        f"difference. {_fixed(fixed)}"
+    )
+    words = scale_words(outcome.experiment, scale)
+    return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)
+
+
+def _stated_gain(gain: Gain) -> str:
+    if not gain.stated:
+        return "–"
+    several = len(gain.stated) > 1
+    return " or ".join(
+        difference_text(each.mean, None, each.decimals) + (f" ({each.source})" if several else "")
+        for each in gain.stated
+    )
+
+
+def _keys(cell: Cell, varying: Iterable[str]) -> dict[str, str]:
+    return {key: str(cell[key]) for key in varying}
+
+
+def _fixed(fixed: Mapping[str, object]) -> str:
+    words = ", ".join(key_words(key, value) for key, value in fixed.items())  # type: ignore[arg-type]
+    return f"All cells: {words}." if words else ""
+
+
+def _table(
+    title: str,
+    scale: str,
+    caption: str,
+    metrics: Iterable[Metric],
+    rows: Sequence[Mapping[str, str]],
+    varying: Sequence[str],
+    marks: Sequence[str] = (),
+) -> Table:
+    """Bring rows into columns; what all rows have in common goes into the caption."""
+    columns = list(rows[0])
+    said = [caption] if caption else []
+    said += [f"{metric_text(metric)}." for metric in dict.fromkeys(metrics)]
+    for name in _MOVABLE:
+        values = {row[name] for row in rows if name in row}
+        if len(values) == 1:
+            columns.remove(name)
+            (value,) = values
+            if name == "seeds":
+                said.append(f"{count(int(value), 'seed')} each.")
+            elif name != "metric":
+                said.append(f"{name.capitalize()}: {value}.")
+    return Table(
+        title,
+        scale,
+        " ".join(said),
+        tuple(columns),
+        tuple(tuple(row[name] for name in columns) for row in rows),
+        tuple(marks),
+        frozenset(
+            place
+            for place, name in enumerate(columns)
+            if name in (*varying, "metric", "verdict", "in words", "machine", "commit")
+        ),
+    )

@@ -1,0 +1,249 @@
+"""What came of an experiment: the runs of each cell, their numbers, and the gains of LAS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+
+from evenstream.report.tables.background import Background, Stated, distinct
+from evenstream.report.tables.found import FoundRun
+from evenstream.report.tables.metrics import Metric, metric_of, names_of, numbers
+from evenstream.report.tables.verdicts import Comparison, compare
+from evenstream.statistics import Interval, mean_interval, paired_difference
+from evenstream.sweep.experiment import Cell, Experiment
+from evenstream.sweep.identity import run_key
+
+Seeds = Mapping[int, FoundRun]
+"""The runs of a cell."""
+
+_RATIO, _RATIO_TO = "train_seconds_ratio", "er-las"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The seeds of one cell, at one scale, in one metric."""
+
+    scale: str
+    cell: Cell
+    metric: Metric
+    values: Mapping[int, float]
+    """By seed."""
+    runs: Seeds
+    stated: tuple[Stated, ...] = ()
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Mean, deviation and the interval of the mean."""
+        return mean_interval(list(self.values.values()))
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Ours beside each number in print."""
+        return [compare(list(self.values.values()), each, self.metric) for each in self.stated]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a run took on average, evaluations included."""
+        known = [run.seconds for run in self.runs.values() if run.seconds is not None]
+        return fmean(known) if known else None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A method with LAS against the same without, on the seeds that both have."""
+
+    scale: str
+    cell: Cell
+    """The one with LAS."""
+    without: Cell
+    metric: Metric
+    seeds: tuple[int, ...]
+    runs: Sequence[FoundRun]
+    means: tuple[float, float]
+    """Without and with LAS, over these seeds."""
+    interval: Interval
+    stated: tuple[Stated, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Whether the gain is more than luck with the seeds."""
+        if self.interval.low is None:
+            return "· one seed"
+        if not self.interval.excludes_zero:
+            return "≈ no clear difference"
+        good = (self.interval.mean > 0) == (self.metric.better == "higher")
+        return "▲ LAS better" if good else "▼ LAS worse"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An experiment with the runs that were found for it."""
+
+    experiment: Experiment
+    background: Background
+    cells: Mapping[str, Mapping[Cell, Seeds]]
+    """By scale; only cells with runs, in the experiment's order."""
+
+    @property
+    def runs(self) -> list[FoundRun]:
+        """All runs, each once."""
+        every = (run for cells in self.cells.values() for seeds in cells.values()
+                 for run in seeds.values())  # fmt: skip
+        return list({run.key: run for run in every}.values())
+
+    @cached_property
+    def measured(self) -> list[Measured]:
+        """The numbers of all cells that have any."""
+        return [found for scale in self.cells for found in self._at(scale)]
+
+    def _at(self, scale: str) -> Iterator[Measured]:
+        for cell, seeds in self.cells[scale].items():
+            stated = self.background.stated(cell, scale)
+            for name, values in self._values(scale, cell, seeds).items():
+                runs = {seed: seeds[seed] for seed in values}
+                printed = tuple(distinct(stated.get(name, ())))
+                yield Measured(scale, cell, metric_of(name), values, runs, printed)
+
+    def _values(self, scale: str, cell: Cell, seeds: Seeds) -> dict[str, dict[int, float]]:
+        """By metric and seed."""
+        found: dict[str, dict[int, float]] = {}
+        for metric in self.experiment.metrics:
+            for seed, run in seeds.items():
+                for name, value in numbers(metric, run.run.metrics).items():
+                    found.setdefault(name, {})[seed] = value
+        if "train_seconds" in found:
+            ratios = self._ratios(scale, cell, seeds)
+            found |= {_RATIO: ratios} if ratios else {}
+        return found
+
+    def _ratios(self, scale: str, cell: Cell, seeds: Seeds) -> dict[int, float]:
+        """Training time over that of ER-LAS, seed by seed; only on the same kind of machine."""
+        other = self.cells[scale].get(_with_method(cell, _RATIO_TO), {})
+        found = {}
+        for seed, run in seeds.items():
+            if seed in other and other[seed].machine == run.machine:
+                time, base = (
+                    numbers("train_seconds", each.run.metrics) for each in (run, other[seed])
+                )
+                if time and base.get("train_seconds"):
+                    found[seed] = time["train_seconds"] / base["train_seconds"]
+        return found
+
+    @cached_property
+    def gains(self) -> list[Gain]:
+        """LAS against the same method without it, in all metrics that say which is better."""
+        by_cell = {(each.scale, each.cell, each.metric.name): each for each in self.measured}
+        found = []
+        for later in self.measured:
+            without = _without_las(later.cell)
+            earlier = without and by_cell.get((later.scale, without, later.metric.name))
+            seeds = tuple(sorted(later.values.keys() & earlier.values.keys())) if earlier else ()
+            timing = later.metric.timing or later.metric.name == _RATIO
+            if not earlier or not seeds or timing or later.metric.better == "neither":
+                continue
+            pairs = [(later.values[seed], earlier.values[seed]) for seed in seeds]
+            ours, theirs = zip(*pairs, strict=True)
+            found.append(
+                Gain(
+                    later.scale, later.cell, earlier.cell, later.metric, seeds,
+                    [each.runs[seed] for seed in seeds for each in (earlier, later)],
+                    (fmean(theirs), fmean(ours)),
+                    paired_difference(ours, theirs),
+                    self._stated_gains(later, earlier),
+                )
+            )  # fmt: skip
+        return found
+
+    def _stated_gains(self, later: Measured, earlier: Measured) -> tuple[Stated, ...]:
+        """Printed gains; where there are none, differences of means from the same table."""
+        name = f"{later.metric.name}_gain"
+        printed = self.background.stated(later.cell, later.scale).get(name)
+        if printed:
+            return tuple(distinct(printed))
+        a, b = (
+            self.background.stated(each.cell, each.scale).get(later.metric.name, ())
+            for each in (later, earlier)
+        )
+        return tuple(distinct(
+            Stated(round(x.mean - y.mean, 6), None, x.runs, max(x.decimals, y.decimals), x.source)
+            for x in a for y in b if x.source == y.source
+        ))  # fmt: skip
+
+    def not_run(self) -> list[tuple[Cell, str, tuple[Stated, ...]]]:
+        """Numbers in print for cells without runs at the experiment's own scale."""
+        scale = self.experiment.base
+        done = self.cells.get(scale, {})
+        wanted = names_of(self.experiment.metrics)
+        return [
+            (cell, metric, tuple(distinct(values)))
+            for cell in self.experiment.cells()
+            if cell not in done
+            for metric, values in self.background.stated(cell, scale).items()
+            if metric in wanted
+        ]
+
+
+def collect_outcome(
+    experiment: Experiment, runs: Iterable[FoundRun], background: Background | None = None
+) -> Outcome:
+    """Give each run to the cells that it belongs to: those whose runs have its key.
+
+    A run that belongs to cells of several scales, because a smaller scale changes nothing about
+    them, counts at the largest only. Any seed counts. Runs that differ from a cell's in `HOW` only
+    are taken for seeds that no other run has.
+    """
+    places = _places(experiment)
+    given: dict[str, dict[Cell, dict[int, FoundRun]]] = {}
+    left = []
+    for run in runs:
+        if run.setting not in places:
+            left.append(run)
+        _give(given, places.get(run.setting, []), run)
+    for run in left:
+        _give(given, places.get(run.plain_setting, []), run)
+    cells = {
+        scale: {
+            cell: dict(sorted(given[scale][cell].items()))
+            for cell in experiment.cells(scale)
+            if cell in given[scale]
+        }
+        for scale in experiment.scale_names
+        if scale in given
+    }
+    return Outcome(experiment, background or Background(), cells)
+
+
+def _give(
+    given: dict[str, dict[Cell, dict[int, FoundRun]]],
+    places: Iterable[tuple[str, Cell]],
+    run: FoundRun,
+) -> None:
+    for scale, cell in places:
+        given.setdefault(scale, {}).setdefault(cell, {}).setdefault(run.config.seed, run)
+
+
+def _places(experiment: Experiment) -> dict[str, list[tuple[str, Cell]]]:
+    """Scale and cells by the key of their first seed; of several scales the first one."""
+    found: dict[str, list[tuple[str, Cell]]] = {}
+    for scale in experiment.scale_names:
+        for cell in experiment.cells(scale):
+            (first,) = experiment.configs(cell, scale, seeds=1)
+            places = found.setdefault(run_key(first), [])
+            if not places or places[0][0] == scale:
+                places.append((scale, cell))
+    return found
+
+
+def _with_method(cell: Cell, method: str) -> Cell:
+    return Cell(tuple((key, method if key == "method" else value) for key, value in cell.keys))
+
+
+def _without_las(cell: Cell) -> Cell | None:
+    """The same cell for the method without LAS; None if the method has none."""
+    method = str(cell["method"])
+    name = method.partition("@")[0].partition(":")[0]
+    if not name.endswith("-las"):
+        return None
+    return _with_method(cell, name.removesuffix("-las") + method.removeprefix(name))
