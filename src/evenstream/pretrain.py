@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from evenstream import __version__
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
@@ -32,6 +31,7 @@ from evenstream.run.files import write_atomically
 from evenstream.run.folder import CHECKPOINTS, claim_folder, resume_command
 from evenstream.run.initial_weights import METADATA, reserved_classes
 from evenstream.run.interruption import Interrupted, StopFlag
+from evenstream.run.machine import use_machine
 from evenstream.run.position import Skipped
 from evenstream.run.progress import Progress, Silent
 from evenstream.run.session import read_saved, work_on
@@ -158,7 +158,7 @@ def _rehearsed(config: PretrainConfig, stream: Stream) -> Stream:
             f"{stream.name} sets no classes aside for pre-training; say how many, as in "
             f"{stream.name}:reserve=5"
         )
-    torch.set_num_threads(config.threads)
+    use_machine(config.threads)
     task = task_of(stream.dataset, np.array(base))
     tasks = [task] * config.epochs
     epochs = Stream(stream.name, stream.dataset, tasks, stream.protocol, config.seed)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-
 from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
 from evenstream.run.config import RunConfig
 from evenstream.run.evaluation import Evaluation
 from evenstream.run.initial_weights import check_weights
+from evenstream.run.machine import use_machine
 from evenstream.streams import Stream, open_stream
 from evenstream.streams.schedules import batch_sizes
 
@@ -39,7 +38,7 @@ def prepare(config: RunConfig) -> Stream:
 
 def fit(config: RunConfig, stream: Stream) -> None:
     """Check that method, network, evaluation and stream go together."""
-    torch.set_num_threads(config.threads)
+    use_machine(config.threads)
     check_weights(config, stream)
     learner = make_learner(config, stream)
     for need, what in NEEDS_BOUNDARIES.items():

@@ -1,0 +1,31 @@
+"""How a process that trains uses the machine."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+"""Parameters of mallopt, from glibc's malloc.h."""
+_NEVER = 2**31 - 1
+
+
+def use_machine(threads: int) -> None:
+    """Set the number of threads, and keep freed memory for the next step."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> bool:
+    """Tell the C library not to give large blocks back to the system when they are freed.
+
+    A step frees its activations and the next one needs as many: giving them back makes the system
+    clear thousands of pages in every step (docs/performance.md). Returns whether there is a C
+    library to be told, which is glibc.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, _NEVER))
