@@ -2,11 +2,15 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for processes that did not come from pytest
+
 from evenstream.errors import EvenstreamError
 from evenstream.run.interruption import Interrupted
+from killing import KillAt
 
 
 def square(number, stop):
@@ -31,19 +35,6 @@ def until_stopped(path, stop):
         time.sleep(0.01)
     (folder / f"saved-{own}").touch()
     raise Interrupted("saved")
-
-
-class KillAt:
-    """Not a request to stop but the end: kill -9 after so many steps."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def is_set(self):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return False
 
 
 def killed_at_step_9(job, stop):

@@ -1,25 +1,14 @@
 """Work for Ray's processes: they find it by name, so it lives in a module of its own."""
 
-import os
-import signal
+import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for processes that did not come from pytest
+
 from evenstream.run.interruption import Interrupted
 from evenstream.sweep.engine import make_or_finish
-
-
-class KillAt:
-    """Not a request to stop but the end: kill -9 after so many steps."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def is_set(self):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return False
+from killing import KillAt
 
 
 def killed_at_step_9(job, stop):
