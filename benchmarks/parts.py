@@ -45,20 +45,20 @@ def learner_after(
     return learner
 
 
-def steps_of(learner: Learner, network: str, n_classes: int = CLASSES) -> Call:
-    """A call that makes one step."""
-    source = batches(network, n_classes, learner.options.batch)
+def steps_of(learner: Learner, network: str, n_classes: int = CLASSES, first: int = 0) -> Call:
+    """A call that makes one step, with classes from `first` to below `n_classes`."""
+    source = batches(network, n_classes, learner.options.batch, first)
     return lambda: learner.learn(*next(source))
 
 
 def batches(
-    network: str, n_classes: int = CLASSES, batch: int = BATCH
+    network: str, n_classes: int = CLASSES, batch: int = BATCH, first: int = 0
 ) -> Iterator[tuple[Tensor, list[int]]]:
     """Random batches without end: eight different ones in turn."""
     generator = torch.Generator().manual_seed(0)
     shape = (8, batch, *SHAPES[network])
     images = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
-    labels = torch.randint(0, n_classes, (8, batch), generator=generator)
+    labels = torch.randint(first, n_classes, (8, batch), generator=generator)
     return cycle(zip(images, labels.tolist(), strict=True))
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from benchmarks import parts
 from benchmarks.line import Line
-from benchmarks.timing import Patience, alternate
+from benchmarks.timing import Patience, Ratio, alternate
 from evenstream import Learner
 
-NETWORK, MEMORY, CLASSES = "slim-resnet18", 500, 50
+NETWORK, MEMORY, CLASSES, CURRENT = "slim-resnet18", 500, 50, 10
+"""The memory holds 50 classes; the last ten of them are arriving."""
 B = M = parts.BATCH
 REFERENCE = "ocs:gradients=full"
 """The exact form of OCS, which its fast form is measured against; it has no target."""
@@ -49,17 +50,38 @@ THEORY = {
 """Read off the methods' `cost`; ASER's evaluation points are what the candidates leave over."""
 
 
+OTHERS = {
+    **dict.fromkeys(("er-las", "mir-las", "aser-las", "ocs-las"), 1),
+    **dict.fromkeys(("er-ace", "mro", "er-obc", "er-cbl", "er-wn", "er-down", "er-up"), 1),
+    "ss-il:refresh=5": 1,
+    "er-cba": 5,
+}
+"""The other replay methods, and in how many steps they do all that they do; without targets."""
+
+
 def lines(patience: Patience) -> Iterator[Line]:
-    """With a full memory of 500 and 50 classes."""
+    """With a full memory."""
     for method, passes in THEORY.items():
-        learner, er = (_learner(name, passes) for name in (method, "er"))
-        steps, er_steps = (_steps(one, passes) for one in (learner, er))
+        learner, ratio = _over_er(method, passes, patience)
         theory = f"theory {passes.over_er():.2f}"
-        ratio = alternate(steps, er_steps, patience, warm_up=1)
         yield Line(5, f"{method} step / er step, {NETWORK}", ratio, note=theory)
-        ratio = alternate(steps, _bare(learner, passes), patience, warm_up=1)
+        pair = (_steps(learner, passes), _bare(learner, passes))
+        ratio = alternate(*pair, patience, warm_up=1)
         name = f"{method} step / its forwards and backwards, bare"
         yield Line(5, name, ratio, at_most=None if method == REFERENCE else 1.15)
+
+
+def other_lines(patience: Patience) -> Iterator[Line]:
+    """The methods that are not expensive, and those with LAS."""
+    for method, steps in OTHERS.items():
+        _, ratio = _over_er(method, Passes((), steps=steps), patience)
+        yield Line(5, f"{method} step / er step, {NETWORK}", ratio)
+
+
+def _over_er(method: str, passes: Passes, patience: Patience) -> tuple[Learner, Ratio]:
+    learner, er = (_learner(name, passes) for name in (method, "er"))
+    steps, er_steps = (_steps(one, passes) for one in (learner, er))
+    return learner, alternate(steps, er_steps, patience, warm_up=1)
 
 
 def _learner(method: str, passes: Passes) -> Learner:
@@ -74,7 +96,7 @@ def _learner(method: str, passes: Passes) -> Learner:
 
 
 def _steps(learner: Learner, passes: Passes) -> parts.Call:
-    step = parts.steps_of(learner, NETWORK, CLASSES)
+    step = parts.steps_of(learner, NETWORK, CLASSES, first=CLASSES - CURRENT)
 
     def steps() -> None:
         for _ in range(passes.steps):
