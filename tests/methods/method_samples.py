@@ -10,6 +10,7 @@ from torch import nn
 from evenstream import CrossEntropy
 from evenstream.learner.classifier import Classifier
 from evenstream.learner.heads import GrowingHead
+from evenstream.learner.loop import make_step
 from evenstream.learner.rows import Rows
 from small_streams import DIM
 
@@ -70,7 +71,7 @@ def next_step(learner, x, labels):
     """The step that `learn` would make next, for calling one hook by itself."""
     y = torch.tensor([learner.label_map.get(label) for label in labels])
     rows = Rows(torch.from_numpy(x), y, learner.preprocess, learner.randomness.augment)
-    return learner._make_step(learner.network, rows, len(learner.labels))
+    return make_step(learner, learner.network, rows, len(learner.labels))
 
 
 def watch_groups(learner):

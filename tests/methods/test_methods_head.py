@@ -21,6 +21,7 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError, NonFiniteLoss
+from evenstream.learner.loop import update
 from evenstream.learner.memory import Y
 from evenstream.methods import make_method
 from evenstream.methods.er_cba import Adaptor, outer_loss
@@ -48,15 +49,15 @@ def test_er_obc_moves_the_head_twice_and_the_extractor_once():
     assert not torch.equal(one["head.weight"], two["head.weight"])
 
 
-def test_er_obc_updates_the_head_twice_from_the_second_step_on():
-    learner = small("er-obc")
-    updates, update = [], learner._update
+def test_er_obc_updates_the_head_twice_from_the_second_step_on(monkeypatch):
+    learner, updates = small("er-obc"), []
 
-    def counted(loss, groups, undoable):
+    def counted(learner, loss, groups, undoable):
         updates[-1].append(tuple(groups))
-        update(loss, groups, undoable)
+        update(learner, loss, groups, undoable)
 
-    learner._update = counted
+    for module in ("loop", "learner"):  # the main update, and those that methods ask for
+        monkeypatch.setattr(f"evenstream.learner.{module}.update", counted)
     for x, labels in class_stream(3):
         updates.append([])
         learner.learn(x, labels)

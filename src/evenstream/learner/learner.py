@@ -1,4 +1,4 @@
-"""The learner: owns the loop and all state. Methods and slots plug into it."""
+"""The learner: owns all state and what users call. Methods and slots plug into it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ from torch import Tensor, nn
 from evenstream import networks
 from evenstream.augment import Preprocess
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
-from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
+from evenstream.errors import CheckpointError, InputError, UnknownName
 from evenstream.learner.building import build_classifier
 from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.inputs import InputKind, check_inputs
 from evenstream.learner.labels import Label, LabelMap, plain_counts, plain_labels
-from evenstream.learner.memory import Memory, X, Y
+from evenstream.learner.loop import learn_batch, update
+from evenstream.learner.memory import Memory
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
 from evenstream.learner.options import Options, resolve_device, resolve_dtype
 from evenstream.learner.part import Part, TaskData
 from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
 from evenstream.learner.prediction import deployment_prior, infer
 from evenstream.learner.randomness import Randomness
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step, StepResult
-from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
+from evenstream.learner.step import StepResult
+from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth
 from evenstream.methods import Method, make_method
 from evenstream.slots.criteria import CrossEntropy
-from evenstream.slots.inference import ArgMax
-from evenstream.slots.updates import Reservoir
 
 WARN_AFTER = 20
 
@@ -340,90 +338,7 @@ class Learner:
         raw = torch.cat([rows for rows, _ in self.pending])
         values = [label for _, labels in self.pending for label in labels]
         self.pending = []
-        return self._learn_batch(raw, values)
-
-    def _learn_batch(self, raw: Tensor, values: list[Label]) -> StepResult:
-        """Algorithm 2: retrieve, count, forward, backward, update the memory. In that order."""
-        if "label_counts" in self.needs:
-            self._check_announced(values)
-        known = len(self.label_map)
-        y = self._add_labels(values)
-        raw = raw.to(self.device)
-        assert self.network is not None
-        incoming = Rows(raw, y, self.preprocess, self.randomness.augment)
-        step = self._make_step(self.network, incoming, known)
-        if self.method.memory_first:
-            self._store(step)
-        step.groups = self.method.training_rows(step)
-        self._observe(step)
-        loss = self.method.loss(step)
-        accuracy = self._prequential_accuracy(step)
-        if loss is not None:
-            self._update(loss, self.method.trained_groups, undoable=self._may_fail_later)
-        self.method.after_step(step)
-        if not self.method.memory_first:
-            self._store(step)
-        for part in self.parts[1:]:
-            part.after_step(step)
-        self.step += 1
-        return StepResult(
-            step=self.step,
-            loss=None if loss is None else float(loss.detach()),
-            accuracy=accuracy,
-            rows=sum(len(group) for group in step.groups),
-            single_class=self.criterion.single_class,
-        )
-
-    def _make_step(self, network: Classifier, incoming: Rows, known: int) -> Step:
-        return Step(
-            number=self.step + 1,
-            incoming=incoming,
-            known=known,
-            n_classes=len(self.label_map),
-            network=network,
-            criterion=self.criterion,
-            memory=self.memory,
-            retrieval=self.method.retrieval,
-            preprocess=self.preprocess,
-            randomness=self.randomness,
-            batch=self.options.batch,
-            replay_batch=self.options.replay_batch,
-            lr=self.options.lr,
-            optimise=self.optimise,
-        )
-
-    def _observe(self, step: Step) -> None:
-        """The criterion sees exactly the labels of the rows this step trains on, once."""
-        labels = step.labels()
-        if not len(labels):
-            return
-        if "label_counts" in self.criterion.needs:
-            replayed = sum(len(group) for group in step.groups if group.slots is not None)
-            stream = self._task_histogram(step)
-            memory = self.memory.class_counts
-            self.criterion.tell(stream, memory, len(labels) - replayed, replayed)
-        width = self.network.head.out_features if self.network and self._wide else step.n_classes
-        self.criterion.observe(labels, width)
-        self.undo["window"] = self.criterion.forget_last
-
-    def _task_histogram(self, step: Step) -> Tensor:
-        """The task's label counts, by class index; labels that have not arrived are left out."""
-        counts = torch.zeros(step.n_classes, device=self.device)
-        for label, count in (self.task_counts or {}).items():
-            index = self.label_map.get(label)
-            if index is not None:
-                counts[index] = count
-        return counts
-
-    def _check_announced(self, values: list[Label]) -> None:
-        """Whoever relies on the task's label counts can make nothing of other labels."""
-        announced = LabelMap(label for label, n in (self.task_counts or {}).items() if n)
-        for label in values:
-            if announced.get(label) is None:
-                raise InputError(
-                    f"label {label!r} arrived, but start_task's label_counts said that this task "
-                    "does not have it"
-                )
+        return learn_batch(self, raw, values)
 
     def optimise(self, loss: Tensor, *groups: str) -> None:
         """The one place for backward, finite check and optimiser step.
@@ -431,74 +346,7 @@ class Learner:
         A group is "network" (the default), "head", or the name of one of the method's own
         optimisers; several are stepped after one backward.
         """
-        self._update(loss, groups or ("network",), undoable=True)
-
-    def _update(self, loss: Tensor, groups: Sequence[str], undoable: bool) -> None:
-        self._check_finite("loss", loss)
-        parts = [self._group(name) for name in groups]
-        for optimizer, parameters in parts:
-            what = (id(optimizer), *map(id, parameters))
-            if undoable and what not in self.undo:  # the first note of a step is the one to go to
-                self.undo[what] = undo_update(optimizer, parameters)
-            optimizer.zero_grad(set_to_none=True)
-        trained = [p for _, parameters in parts for p in parameters]
-        torch.autograd.backward(loss, inputs=trained)
-        gradients = [p.grad for p in trained if p.grad is not None]
-        self._check_finite("gradient's norm", nn.utils.get_total_norm(gradients))
-        for optimizer, _ in parts:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
-    def _check_finite(self, what: str, value: Tensor) -> None:
-        if not bool(torch.isfinite(value)):
-            raise NonFiniteLoss(
-                f"the {what} is {value.item()} at step {self.step + 1}; the step was not made. "
-                f"{self.method.if_not_finite}, normalise the inputs, or go back to a checkpoint"
-            )
-
-    def _group(self, name: str) -> tuple[torch.optim.Optimizer, list[nn.Parameter]]:
-        """The optimiser and the trainable parameters of a named group."""
-        assert self.network is not None and self.optimizer is not None
-        if name == "head":
-            return self.optimizer, [p for p in self.network.head.parameters() if p.requires_grad]
-        if name != "network" and name not in self.method.optimizers:
-            raise UnknownName("group", name, ["network", "head", *self.method.optimizers])
-        optimizer = self.optimizer if name == "network" else self.method.optimizers[name]
-        parameters = [p for part in optimizer.param_groups for p in part["params"]]
-        return optimizer, [p for p in parameters if p.requires_grad]
-
-    @property
-    def _may_fail_later(self) -> bool:
-        """Whether something after the main update could still refuse the step."""
-        hooked = any(type(part).after_step is not Part.after_step for part in self.parts)
-        chooses = type(self.method).stored_rows is not Method.stored_rows
-        return hooked or chooses or type(self.method.update) is not Reservoir
-
-    def _store(self, step: Step) -> None:
-        """Offer the incoming rows (or those the method chose) to the memory."""
-        if self.memory.capacity == 0:
-            return
-        chosen = self.method.stored_rows(step)
-        offered = step.incoming if chosen is None else step.incoming.take(chosen)
-        placed = step.placed = self.method.update.place(step, offered)
-        values = {X: offered.raw[placed.rows], Y: offered.y[placed.rows], **placed.fields}
-        for name, value in step.remembered.items():
-            kept = value if chosen is None else value[chosen]
-            values[name] = kept[placed.rows]
-        self.memory.put(placed.slots, values)
-
-    def _prequential_accuracy(self, step: Step) -> float | None:
-        """Accuracy on the incoming rows by the model before the update."""
-        rule = self.method.inference
-        if not rule.asked_each_step:
-            return None
-        if step.known == 0:
-            return 0.0
-        scores = step.logits_of(step.incoming)
-        if scores is None or not isinstance(rule, ArgMax):
-            scores = infer(self, step.network, step.incoming.raw)
-        right = scores[:, : step.known].argmax(1) == step.incoming.y
-        return float(right.float().mean())
+        update(self, loss, groups or ("network",), undoable=True)
 
     def _warn_if_stuck(self, result: StepResult) -> None:
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
@@ -541,7 +389,7 @@ class Learner:
         raw = raw.to(self.device)
         if self.network is None:
             self.build(raw)
-        return TaskData(raw, self._add_labels(values))
+        return TaskData(raw, self.add_labels(values))
 
     # ---- building and growing ----------------------------------------------------------------
 
@@ -550,7 +398,7 @@ class Learner:
         return adjustment.build(self.options.seed) if adjustment is not None else CrossEntropy()
 
     @property
-    def _wide(self) -> bool:
+    def wide(self) -> bool:
         """Whether classes not seen yet are in the softmax."""
         return self.options.scope == "all"
 
@@ -575,7 +423,7 @@ class Learner:
             weight_decay=self.options.weight_decay,
         )
 
-    def _add_labels(self, values: list[Label]) -> Tensor:
+    def add_labels(self, values: list[Label]) -> Tensor:
         """Class indices of labels; new ones get a row in the head, all else stays."""
         known = len(self.label_map)
         y = torch.tensor(self.label_map.add(values), device=self.device)
@@ -599,7 +447,7 @@ class Learner:
         for before, after in zip(old, (head.weight, head.bias), strict=True):
             if after is not before:
                 replace_parameter(self.optimizer, before, after)
-        if not self._wide:
+        if not self.wide:
             self.network.width = len(self.label_map)
 
     def copy_network(self) -> Classifier:
