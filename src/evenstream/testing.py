@@ -255,8 +255,11 @@ class _HookFailed(Exception):
 
 
 def check_failed_task_hooks_leave_no_trace(method: str) -> None:
-    """A task that fails to begin or to end, even in its very last hook, is as if never tried."""
-    learner, stream = make_learner(method, momentum=0.9), toy_stream(6)
+    """A task that fails to begin or to end, even in its very last hook, is as if never tried.
+
+    The head need not grow: undoing its growth would hide what else is left in its rows.
+    """
+    learner, stream = make_learner(method, momentum=0.9, head_size=len(NAMES)), toy_stream(6)
     first, second = toy_task(learner, 0), toy_task(learner, 1)
     if not learner.in_task:
         learner.start_task(LABEL_COUNTS, first)
