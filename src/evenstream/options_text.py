@@ -16,7 +16,7 @@ from evenstream.errors import InputError
 C = TypeVar("C", bound=type[Any])
 
 
-def named_in(table: dict[str, C], kind: str, name: str) -> Callable[[C], C]:
+def named_in(table: dict[str, Any], kind: str, name: str) -> Callable[[C], C]:
     """A decorator that puts a class into a table; only the same class may take its name again."""
 
     def add(cls: C) -> C:

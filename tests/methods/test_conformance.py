@@ -35,7 +35,7 @@ VARIANTS = [  # options that bring state, boundaries or another way to predict
     "mir:exclude_current=true,scoring=eval",
     "mro:update_first=true",
     "ocs:gradients=full",
-    "pec:schedule=constant",
+    "pec:schedule=constant,teacher_width=5",
     "ss-il:refresh=0",
 ]
 
