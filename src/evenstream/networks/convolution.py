@@ -1,13 +1,20 @@
-"""A convolution that chooses how its weight gradient is computed, by its shape.
+"""A convolution that chooses how it is computed, by its shapes and by what the processor can do.
 
-On a CPU, oneDNN's kernel for the weight gradient is slow where an image has few positions and many
-channels: the late stages of a ResNet, and with them most of the backward pass. There the same
-gradient is faster as one product of two matrices, the output's gradient and the patches it saw
-(docs/performance.md has the measurements). Everywhere else, and on a GPU, this is `nn.Conv2d`.
+Weight gradients. On a CPU, oneDNN's kernel for the weight gradient is slow where an image has few
+positions and many channels: the late stages of a ResNet, and with them most of the backward pass.
+There the same gradient is faster as one product of two matrices, the output's gradient and the
+patches it saw.
+
+bfloat16. A CPU without instructions for it takes ten times as long as in float32. There the numbers
+are rounded to bfloat16 and multiplied in float32, which is what those instructions do, too.
+
+Everywhere else, and on a GPU, this is `nn.Conv2d`. Measurements are in docs/performance.md.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,10 +26,10 @@ Pair = tuple[int, int]
 
 
 class Convolution(nn.Conv2d):
-    """`nn.Conv2d` without groups and dilation, with the faster of two weight gradients.
+    """`nn.Conv2d` without groups and dilation.
 
-    Which one is decided by shapes alone, never by timing: a run that is resumed, or repeated, must
-    make the same choices.
+    How it is computed is decided by shapes and the processor, never by timing: a run that is
+    resumed, or repeated, must make the same choices.
     """
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
@@ -31,14 +38,18 @@ class Convolution(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output map."""
-        stride, padding = _pair(self.stride), _pair(self.padding)
-        if not (self._needs_gradient() and x.device.type == "cpu" and self._few_positions(x)):
+        if x.device.type != "cpu":
             return super().forward(x)
         weight = self.weight
         if torch.is_autocast_enabled("cpu"):
             dtype = torch.get_autocast_dtype("cpu")
             x, weight = x.to(dtype), weight.to(dtype)
-        out: Tensor = _MatrixWeightGradient.apply(x, weight, stride, padding)  # type: ignore[no-untyped-call]
+        by_matrix = self._needs_gradient() and self._few_positions(x)
+        in_float32 = x.dtype == torch.bfloat16 and not has_bfloat16()
+        if not (by_matrix or in_float32):
+            return super().forward(x)
+        how = _How(_pair(self.stride), _pair(self.padding), by_matrix, in_float32)
+        out: Tensor = _Convolve.apply(x, weight, how)  # type: ignore[no-untyped-call]
         return out
 
     def _needs_gradient(self) -> bool:
@@ -51,41 +62,70 @@ class Convolution(nn.Conv2d):
         return self.kernel_size[0] > 1 and 4 * positions <= self.in_channels
 
 
-class _MatrixWeightGradient(torch.autograd.Function):
-    """conv2d, whose weight gradient is (gradient of the output)ᵀ · (patches of the input)."""
+@cache
+def has_bfloat16() -> bool:
+    """Whether oneDNN has kernels in bfloat16 for this CPU; true if PyTorch cannot tell."""
+    try:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    except (AttributeError, RuntimeError):
+        return True
+
+
+@dataclass(frozen=True)
+class _How:
+    stride: Pair
+    padding: Pair
+    by_matrix: bool
+    """The weight gradient as a matrix product."""
+    in_float32: bool
+    """Products and sums in float32, results rounded to the type of the input."""
+
+    def compute(self, *tensors: Tensor) -> list[Tensor]:
+        """The factors of a product, in the type to compute in."""
+        return [tensor.float() if self.in_float32 else tensor for tensor in tensors]
+
+
+class _Convolve(torch.autograd.Function):
+    """conv2d; its weight gradient is (gradient of the output)ᵀ · (patches of the input)."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
-        return F.conv2d(x, weight, stride=stride, padding=padding)
+    def forward(x: Tensor, weight: Tensor, how: _How) -> Tensor:
+        dtype = x.dtype
+        x, weight = how.compute(x, weight)
+        with torch.autocast("cpu", enabled=False):
+            return F.conv2d(x, weight, stride=how.stride, padding=how.padding).to(dtype)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pair, Pair], output: Tensor) -> None:
-        x, weight, ctx.stride, ctx.padding = inputs
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, _How], output: Tensor) -> None:
+        x, weight, ctx.how = inputs
         ctx.save_for_backward(x, weight)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        x, weight = ctx.saved_tensors
-        for_x = for_weight = None
-        if ctx.needs_input_grad[0]:
-            for_x = torch.ops.aten.convolution_backward(
-                gradient, x, weight, None, ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1,
-                (True, False, False),
-            )[0]  # fmt: skip
-        if ctx.needs_input_grad[1]:
-            for_weight = _weight_gradient(x, gradient, weight.shape, ctx.stride, ctx.padding)
-        return for_x, for_weight, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        dtype, how = gradient.dtype, ctx.how
+        x, weight, gradient = how.compute(*ctx.saved_tensors, gradient)
+        for_x, for_weight = ctx.needs_input_grad[:2]
+        x_gradient, weight_gradient, _ = torch.ops.aten.convolution_backward(
+            gradient, x, weight, None, how.stride, how.padding, (1, 1), False, (0, 0), 1,
+            (for_x, for_weight and not how.by_matrix, False),
+        )  # fmt: skip
+        if for_weight and how.by_matrix:
+            weight_gradient = _weight_gradient(x, gradient, weight.shape, how)
+        return (
+            x_gradient.to(dtype) if for_x else None,
+            weight_gradient.to(dtype) if for_weight else None,
+            None,
+        )
 
 
-def _weight_gradient(
-    x: Tensor, gradient: Tensor, shape: torch.Size, stride: Pair, padding: Pair
-) -> Tensor:
+def _weight_gradient(x: Tensor, gradient: Tensor, shape: torch.Size, how: _How) -> Tensor:
     outputs, inputs, height, width = shape
-    padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, padding[1], padding[1], padding[0], padding[0]))
-    windows = padded.unfold(1, height, stride[0]).unfold(2, width, stride[1])
+    (down, right), (top, left) = how.stride, how.padding
+    padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, left, left, top, top))
+    windows = padded.unfold(1, height, down).unfold(2, width, right)
     patches = windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, height * width * inputs)
     seen_by = gradient.permute(0, 2, 3, 1).reshape(-1, outputs)
     return (seen_by.t() @ patches).view(outputs, height, width, inputs).permute(0, 3, 1, 2)
