@@ -9,6 +9,7 @@ import pytest
 from evenstream.run.workers import attempt
 from evenstream.sweep.backends import local
 from sweep_samples import write_experiment
+from table_samples import fill
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +134,82 @@ def test_the_file_in_the_documentation_is_right(tmp_path):
     experiment = read_experiment(file)
     check_options(experiment)
     assert len(experiment.cells()) == 10
+
+
+# ---- reports -------------------------------------------------------------------------------------
+
+
+def test_a_sweep_ends_with_its_report(run, table, tmp_path):
+    file = write_experiment(tmp_path, table)
+    status, out, _ = run("sweep", file, "--scale", "quick", "--out", "s")
+    assert status == 0
+    folder = tmp_path / "s" / "reports" / "small"
+    assert f"report: {folder}/index.html" in out
+    names = {path.name for path in folder.iterdir()}
+    assert {"small.md", "small.csv", "small.tex", "index.md", "index.html"} < names
+    text = (folder / "small.md").read_text()
+    assert "quick: fewer seeds" in text or "full: as in the file" in text
+    assert "## Gain of LAS" in text and "paper" not in text and "verdict" not in text
+
+
+def test_a_report_that_cannot_be_written_does_not_spoil_a_sweep(run, table, tmp_path):
+    folder = tmp_path / "s" / "reports" / "small"
+    folder.mkdir(parents=True)
+    (folder / "mine.txt").write_text("keep")
+    file = write_experiment(tmp_path, table)
+    status, out, err = run("sweep", file, "--scale", "quick", "--out", "s")
+    assert status == 0
+    assert "small_quick.csv" in out and "report:" not in out
+    assert err.startswith("no report: ") and err.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Two seeds of ER and ER-LAS with the paper's protocol on C-MNIST, made by nobody."""
+    from evenstream.paper import experiments
+
+    experiment = experiments()["mnist"]
+    values = {"er": [60, 61], "er-las": [99.0, 99.1]}
+    return fill(tmp_path / "results", experiment, values, stream="c-mnist", memory=500)
+
+
+def test_paper_report(run, results, tmp_path):
+    status, out, err = run("paper", "report", "mnist", "ablation", "--runs", results, "--out", "r")
+    assert (status, err) == (0, "")
+    assert out == (
+        "mnist: 2/27 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
+        "no runs: ablation\n"
+        "report: r/index.html\n"
+    )
+    names = {path.name for path in Path("r").iterdir()}
+    assert names == {"mnist.md", "mnist.csv", "mnist.tex", "index.md", "index.html", "report.json"}
+    page = Path("r/index.html").read_text()
+    assert "87.0 ± 0.2" in page and "▼ worse" in page and "▲ better" in page
+    assert "evenstream paper run ablation" in page
+    assert "10.7 ± 0.4 (tab:ablation study) or 9.3 ± 0.7 (tab:class cl forget)" in page
+    # Again, now with something in the folder that is no run.
+    (results / "odd").mkdir()
+    (results / "odd" / "config.toml").write_text("method = 'er'")
+    status, out, err = run("paper", "report", "mnist", "--runs", results, "--out", "r")
+    assert status == 0
+    assert err.startswith("left out: ") and err.count("\n") == 1 and "odd" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["minst"], "unknown experiment 'minst'; did you mean mnist?"),
+        (["mnist", "--runs", "nowhere"], "nowhere is not a folder"),
+        (["mnist", "--store", "nowhere"], "nowhere is not a folder"),
+        (["mnist", "--out", "full"], "full is not empty and holds no report of this command"),
+    ],
+)
+def test_bad_reports(run, tmp_path, words, message):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.md").write_text("mine")
+    status, _, err = run("paper", "report", *words)
+    assert status == 2
+    assert message in err
+    assert not (tmp_path / "out").exists()
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.md"]

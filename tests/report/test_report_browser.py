@@ -6,6 +6,15 @@ import subprocess
 import pytest
 
 from evenstream.report.charts.style import DARK
+from evenstream.report.tables import (
+    Background,
+    Contents,
+    Stated,
+    collect_outcome,
+    find_runs,
+    write_tables,
+)
+from table_samples import EXPERIMENT, fill, make_experiment
 
 image = pytest.importorskip("matplotlib.image")
 
@@ -104,6 +113,28 @@ def test_nothing_overflows(small_report, large_report, tmp_path):
     dom = chromium(tmp_path, page, "--window-size=1400,1200", "--dump-dom", light)
     found = re.findall(r'<pre class="found">(.*?)</pre>', dom, re.S)
     assert [html.unescape(text) for text in found] == expected
+
+
+def test_wide_tables_scroll_in_their_box(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["A_T", "train_seconds", "prediction_share"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    runs = fill(
+        tmp_path / "runs", experiment, {"er": [20, 21], "er-las": [50, 51]}, stream="c-cifar10"
+    )
+    printed = {"A_T": [Stated(9.3, 0.7, 10, 1, "one table"), Stated(10.7, 0.4, 10, 1, "another")]}
+    background = Background(lambda cell, scale: printed, "the paper", ("A note.",), "a command")
+    outcome = collect_outcome(experiment, find_runs([runs]).runs, background)
+    report = write_tables(Contents("Tables", "Lead.", [outcome]), tmp_path / "report")
+    widths = (1280, 390)
+    page = tmp_path / "probe.html"
+    frames = "".join(frame(report, width) for width in widths)
+    page.write_text(f'<!DOCTYPE html><meta charset="utf-8">{frames}')
+    light = "--blink-settings=preferredColorScheme=1"
+    dom = chromium(tmp_path, page, "--window-size=1400,1200", "--dump-dom", light)
+    found = re.findall(r'<pre class="found">(.*?)</pre>', dom, re.S)
+    assert [html.unescape(text) for text in found] == [
+        f"width={width} charts=2 ground=rgb(244, 246, 249) problems=[]" for width in widths
+    ]
 
 
 def test_dark_page_is_drawn(small_report, tmp_path):

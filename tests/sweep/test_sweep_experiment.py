@@ -219,6 +219,7 @@ RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
     ("entries", "message"),
     [
         ({"name": "Small one"}, "name must consist of a-z, 0-9 and single -"),
+        ({"name": "index"}, "name must not be 'index'"),
         ({"title": "two\nlines"}, "title must be one line"),
         ({"titel": "x"}, "unknown entry 'titel'; did you mean title"),
         ({"seeds": 0}, "seeds must be 1 or more"),

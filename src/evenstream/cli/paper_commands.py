@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from evenstream.cli.run_commands import Trackers
-from evenstream.errors import InputError, UnknownName
-from evenstream.report.formats import count
+from evenstream.errors import EvenstreamError, InputError, UnknownName
 
 if TYPE_CHECKING:
     from evenstream.sweep.estimate import Estimate
@@ -180,6 +179,7 @@ def report(
         out: Folder for the report; must be new, empty or a report.
     """
     from evenstream.paper.report import collect
+    from evenstream.report.formats import count
     from evenstream.report.tables import check_folder, write_tables
 
     check_folder(out)
@@ -209,15 +209,16 @@ def _print_some(problems: Sequence[str], limit: int = 10) -> None:
 
 def _report_sweep(plan: Plan, store: Store, paper: bool) -> Path:
     """Write the report on one experiment into its store; returns the page."""
+    from evenstream.report.formats import count
     from evenstream.report.tables import Contents, collect_outcome, find_runs, write_tables
 
+    known = None
     if paper:
         from evenstream.paper.report import background
 
         known = background(plan.experiment)
-    else:
-        known = None
-    search = find_runs([store.root / "runs"])
+    folder = store.root / "runs"
+    search = find_runs([folder] if folder.is_dir() else [])
     outcome = collect_outcome(plan.experiment, search.runs, known)
     lead = f"{count(len(outcome.runs), 'run')} in the store {store.root}, at all scales."
     contents = Contents(plan.experiment.title, lead, [outcome])
@@ -232,7 +233,6 @@ def _cost(plan: Plan, store: Store, estimate: Estimate, measured: bool) -> tuple
 
     ahead = [config for config in plan.runs() if store.metrics(config) is None]
     if measured:
-        from evenstream.errors import EvenstreamError
         from evenstream.sweep.cost import measure
 
         for config in ahead:
@@ -280,8 +280,11 @@ def _sweep(experiment: Experiment, options: SweepOptions, *, paper: bool = False
     for metric in plan.experiment.metrics:
         if board.has(metric):
             console.print(board.table(metric))
-    page = _report_sweep(plan, store, paper)
-    console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    try:
+        page = _report_sweep(plan, store, paper)
+        console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    except EvenstreamError as error:  # the runs are made all the same
+        print(f"no report: {error}", file=sys.stderr)
     console.print(f"runs: {listing}", highlight=False, markup=False, soft_wrap=True)
     if failed:
         print(

@@ -110,10 +110,8 @@ def _describe(entry: Description) -> Further:
 
         found = profile(open_stream(name), bins=1)
     except EvenstreamError as error:
-        reason = str(error).partition("\n")[0]
-        text = (
-            f"In the paper: {entry.source}. It is drawn from the data, which is missing: {reason}"
-        )
+        reason = str(error).partition(". ")[0]
+        text = f"In the paper: {entry.source}. Drawn from the data, which is missing: {reason}."
         return Further(entry.name, entry.title, text, notes=own)
     per_class = found.domains_per_class
     html = _classes(found) if per_class is None else _domains(found)

@@ -381,6 +381,8 @@ def _check(experiment: Experiment) -> None:
     """Refuse what is well-formed and still makes no sense."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", experiment.name):
         raise InputError(f"name must consist of a-z, 0-9 and single -, not {experiment.name!r}")
+    if experiment.name == "index":
+        raise InputError("name must not be 'index', which is what the page of a report is called")
     if not experiment.title.strip() or "\n" in experiment.title:
         raise InputError("title must be one line")
     for name in _WITH_OPTIONS:

@@ -108,7 +108,7 @@ def count_bars_svg(
         ax.set_xlim(0.3, len(counts) + 0.7)
         ax.set_ylim(0, top or max(1, 1.05 * max(counts)))
         task_axis(ax, len(counts), size[0])
-        round_ticks(ax.yaxis, 5)
+        round_ticks(ax.yaxis, 5, whole=True)
         ax.set_ylabel(axes[0])
         ax.set_xlabel(axes[1])
 

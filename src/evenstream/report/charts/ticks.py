@@ -50,8 +50,8 @@ def labelled_tasks(n_tasks: int, room: float, wanted: float) -> list[int]:
     return [t for t in range(1, n_tasks + 1) if t % step == 0 or (t == 1 and step != 2)]
 
 
-def round_ticks(axis: Axis, at_most: int) -> None:
-    """Label an axis at round numbers."""
+def round_ticks(axis: Axis, at_most: int, *, whole: bool = False) -> None:
+    """Label an axis at round numbers, or at whole ones only."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=at_most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_locator(MaxNLocator(nbins=at_most, steps=[1, 2, 2.5, 5, 10], integer=whole))

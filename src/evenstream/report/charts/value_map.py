@@ -10,6 +10,7 @@ import numpy as np
 from evenstream.report.charts.canvas import Margins, Size, draw_svg
 from evenstream.report.charts.heatmap import draw_cells, ink_on
 from evenstream.report.charts.style import Colours
+from evenstream.report.formats import plain
 from evenstream.report.series import Array
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def value_map_size(rows: int, columns: int) -> Size:
 def value_map_svg(
     values: Array, names: tuple[Sequence[str], Sequence[str]], axes: tuple[str, str], salt: str
 ) -> str:
-    """Return a heat map with the numbers in the cells; the darker, the higher.
+    """Return a heat map with the numbers in the cells; the stronger the colour, the higher.
 
     Args:
         values: one row for each value of the vertical setting; NaN where nothing is known.
@@ -54,7 +55,7 @@ def _draw(
     for opacity, cells in draw_cells(ax, _shades(values), 0.03, colours):
         for i, j in cells:
             ax.text(
-                j, i, f"{values[i, j]:.1f}", ha="center", va="center", fontsize=12,
+                j, i, plain(float(values[i, j])), ha="center", va="center", fontsize=12,
                 color=colours[ink_on(opacity)],
             )  # fmt: skip
     rows, columns = values.shape

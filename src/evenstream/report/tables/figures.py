@@ -92,24 +92,24 @@ def _maps(outcome: Outcome, measured: Sequence[Measured], salt: str) -> Iterator
                  for each in measured if each.metric == metric}  # fmt: skip
         values = np.array([[found.get((r, c), np.nan) for c in columns] for r in rows])
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        best = max(found, key=lambda place: found[place] * (1 if metric.better == "higher" else -1))
-        label = (
-            f"Heat map of {metric.name} from {plain(low)} to {plain(high)}; best at "
-            f"{_short(down)} {best[0]}, {_short(across)} {best[1]}."
-        )
+        best = ""
+        if metric.better != "neither":
+            up = 1 if metric.better == "higher" else -1
+            place = max(found, key=lambda place: up * found[place])
+            best = f"best at {_short(down)} {place[0]}, {_short(across)} {place[1]}"
+        label = f"Heat map of {metric.name} from {plain(low)} to {plain(high)}; {best}"
         svg = value_map_svg(
             values, ([str(v) for v in rows], [str(v) for v in columns]),
             (_short(down), _short(across)), f"{salt}-map{len(maps)}",
         )  # fmt: skip
         width, _ = value_map_size(len(rows), len(columns))
         svg = labelled(svg, label).replace("<svg ", f'<svg style="width:{width}px" ', 1)
-        title = f"{metric.name}, {metric.words}: best at {_short(down)} {best[0]}, "
-        title += f"{_short(across)} {best[1]}"
+        title = f"{metric.name}, {metric.words}{best and f': {best}'}"
         maps.append(f'<div class="map"><h4>{escape(title)}</h4>{scroll(svg, metric.name)}</div>')
     caption = (
         f"Each cell is a pair of {escape(_short(down))} and {escape(_short(across))}, in the mean "
-        "over its seeds; the darker, the higher the number, from the lowest to the highest of a "
-        "map."
+        "over its seeds; the stronger the colour, the higher the number, from the lowest to the "
+        "highest of a map."
     )
     yield "Sensitivity", caption, "", f'<div class="maps" style="--map:360px">{lines(maps)}</div>'
 
@@ -124,7 +124,7 @@ def _values(measured: Sequence[Measured], key: str) -> list[Value]:
 
 def _short(key: str) -> str:
     name = key.partition(":")[2] or key
-    return "l, batches in the window" if key == "method:window" else name
+    return "window l" if key == "method:window" else name
 
 
 # ---- time ------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _trade_off(
     measured: Sequence[Measured], times: Mapping[Cell, float], salt: str
 ) -> Iterator[_Parts]:
     accurate = [each for each in measured if each.metric.name == "A_T" and each.cell in times]
-    if not accurate:
+    if len(accurate) < 2:
         return
     varying, fixed = varying_keys(each.cell for each in accurate)
     others = [key for key in varying if key != "method"]

@@ -78,6 +78,7 @@ def printed_table(outcome: Outcome) -> Table | None:
 
 def _results(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     varying, fixed = varying_keys(each.cell for each in measured)
+    beside = any(each.comparisons for each in measured)
     rows = [
         {
             **_keys(each.cell, varying),
@@ -85,7 +86,7 @@ def _results(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Tabl
             "ours": spread_text(each.interval, each.metric.digits),
             "seeds": str(len(each.values)),
             "95 % interval": range_text(each.interval, each.metric.digits),
-            **_beside(outcome, each),
+            **(_beside(outcome, each) if beside else {}),
             "time a run": "–" if each.seconds is None else in_words(each.seconds),
             "machine": machines(each.runs.values()),
             "commit": commits(each.runs.values()),
@@ -96,14 +97,15 @@ def _results(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Tabl
     marks = ["".join(found) if len(found) == 1 else "" for found in verdicts]
     metrics = [each.metric for each in measured]
     words = scale_words(outcome.experiment, scale)
-    return _table("Results", words, _fixed(fixed), metrics, rows, varying, marks)
+    caption = _fixed(fixed)
+    if outcome.background.by and not beside:
+        caption = f"{outcome.background.by.capitalize()} prints nothing for these cells. {caption}"
+    return _table("Results", words, caption, metrics, rows, varying, marks)
 
 
 def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
-    """The columns of the numbers in print, if the experiment has any."""
+    """The columns of the numbers in print."""
     by = outcome.background.by
-    if not by:
-        return {}
     if not each.comparisons:
         return {by: "–", "difference": "–", "verdict": "– not printed"}
     several = len(each.comparisons) > 1
@@ -118,7 +120,7 @@ def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
 
 
 def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
-    by = outcome.background.by
+    by, beside = outcome.background.by, any(each.stated for each in gains)
     varying, fixed = varying_keys(each.cell for each in gains)
     varying = varying if "method" in varying else ["method", *varying]
     fixed.pop("method", None)
@@ -131,7 +133,7 @@ def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
             "gain": difference_text(each.interval.mean, each.interval, each.metric.digits),
             "seeds": str(len(each.seeds)),
             "in words": each.words,
-            **({f"gain in {by}": _stated_gain(each)} if by else {}),
+            **({f"gain in {by}": _stated_gain(each)} if beside else {}),
         }
         for each in gains
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib import resources
 
@@ -45,7 +46,7 @@ def _sections(contents: Contents) -> str:
 def _overview(contents: Contents) -> str:
     """What there is, and how to read it."""
     rows = [
-        f'<tr><th scope="row"><a href="#{escape(row.name)}">{escape(row.name)}</a></th>'
+        f'<tr><th scope="row"><a href="#experiment-{escape(row.name)}">{escape(row.name)}</a></th>'
         f'<td class="left wrap">{escape(row.title)}</td>'
         f'<td class="left">{escape(row.scales)}</td><td>{escape(row.cells)}</td>'
         f'<td>{row.runs}</td><td class="left wrap">{escape(row.verdicts)}</td></tr>'
@@ -76,7 +77,7 @@ def _experiment(outcome: Outcome) -> str:
     parts += [_block(outcome, table) for table in tables(outcome)]
     parts += [figures(outcome), _notes(background.notes), _printed(outcome), _command(outcome)]
     title = f"{escape(experiment.title)} <small class=quiet>{escape(experiment.name)}</small>"
-    return card(experiment.name, title, lines([part for part in parts if part]))
+    return card(f"experiment-{experiment.name}", title, lines([part for part in parts if part]))
 
 
 def _source(outcome: Outcome) -> str:
@@ -104,12 +105,13 @@ def _html(table: Table) -> str:
             f"<td{_class(table, place)}>{escape(text)}</td>" for place, text in enumerate(row)
         )
         rows.append(f"<tr{kind}>{cells}</tr>")
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
     content = (
-        f'<table class="tables">{caption}<thead><tr>{heads}</tr></thead>'
+        f'<table class="tables"><thead><tr>{heads}</tr></thead>'
         f"<tbody>\n{lines(rows)}\n</tbody></table>"
     )
-    return scroll(content, table.title)
+    # Above the box and not in it, or it would scroll away with a wide table.
+    caption = f'<p class="quiet caption">{escape(table.caption)}</p>\n' if table.caption else ""
+    return caption + scroll(content, f"{table.title}, {table.scale}".rstrip(", "))
 
 
 def _class(table: Table, place: int) -> str:
@@ -122,7 +124,9 @@ def _class(table: Table, place: int) -> str:
 
 
 def _notes(notes: Sequence[str]) -> str:
-    items = [f"<li>{escape(note)}</li>" for note in notes]
+    """Remarks as a list; what stands between backticks is code."""
+    texts = (re.sub("`([^`]+)`", r"<code>\1</code>", escape(note)) for note in notes)
+    items = [f"<li>{text}</li>" for text in texts]
     return f'<ul class="notes">\n{lines(items)}\n</ul>' if items else ""
 
 
@@ -145,7 +149,7 @@ def _missing(outcomes: Sequence[Outcome]) -> str:
     if not outcomes:
         return ""
     items = [
-        f'<li id="{escape(o.experiment.name)}"><p>{escape(o.experiment.title)} '
+        f'<li id="experiment-{escape(o.experiment.name)}"><p>{escape(o.experiment.title)} '
         f"<small class=quiet>{escape(o.experiment.name)}</small></p>"
         f"{f'<p>{code(o.background.command)}</p>' if o.background.command else ''}"
         f"{_printed(o)}{_notes(o.background.notes)}</li>"
@@ -162,7 +166,7 @@ def _further(entry: Further) -> str:
         _notes(entry.notes),
     ]
     title = f"{escape(entry.title)} <small class=quiet>{escape(entry.name)}</small>"
-    return card(entry.name, title, lines([part for part in parts if part]))
+    return card(f"experiment-{entry.name}", title, lines([part for part in parts if part]))
 
 
 def _leftovers(contents: Contents) -> str:

@@ -1,0 +1,103 @@
+"""The report on the paper: committed runs are found, printed numbers stand beside them."""
+
+from pathlib import Path
+
+import pytest
+
+from evenstream.errors import UnknownName
+from evenstream.paper import experiments
+from evenstream.paper.report import background, collect
+from evenstream.report.tables import write_tables
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+@pytest.fixture(autouse=True)
+def no_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENSTREAM_DATA", str(tmp_path / "no-data"))
+
+
+def cell(name, scale=None, **keys):
+    found = [
+        cell
+        for cell in experiments()[name].cells(scale)
+        if all(cell[key] == value for key, value in keys.items())
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def means(name, cell_, scale, metric):
+    return [each.mean for each in background(experiments()[name]).stated(cell_, scale)[metric]]
+
+
+def test_both_of_two_printed_numbers_the_tables_own_first():
+    er = {"method": "er", "stream": "c-cifar100", "memory": 2000}
+    assert means("class-incremental-forgetting", cell("class-incremental-forgetting", **er),
+                 "paper", "F_T") == [23.2, 29.1]  # fmt: skip
+    ablated = cell("ablation", method="er-las:tau=0")
+    assert means("ablation", ablated, "paper", "F_T") == [29.1, 23.2]
+
+
+def test_an_option_at_its_default_is_the_printed_cell():
+    usual = {"method:tau": 1.0, "method:window": 1}
+    assert set(means("sensitivity", cell("sensitivity", **usual), "paper", "A_T")) == {27.0}
+    other = background(experiments()["sensitivity"])
+    assert "A_T" not in other.stated(cell("sensitivity", **(usual | {"method:tau": 2.0})), "paper")
+
+
+@pytest.mark.parametrize("name", sorted(experiments()))
+def test_nothing_is_printed_about_smoke_or_other_data(name):
+    experiment = experiments()[name]
+    known = background(experiment)
+    own = set(experiment.cells())
+    for scale in ("cpu", "smoke"):
+        for each in experiment.cells(scale):
+            if scale == "smoke" or each not in own:
+                assert known.stated(each, scale) == {}
+    for each in experiment.cells():
+        assert known.stated(each, "smoke") == {}
+
+
+def test_committed_runs_are_found_and_beside_the_paper(tmp_path):
+    contents = collect(["rehearsal-free", "replay-gains", "inaturalist-classes"], [RESULTS])
+    found = {outcome.experiment.name: outcome for outcome in contents.with_runs}
+    assert contents.search.problems == []
+    gains = found["replay-gains"]
+    assert gains.experiment.base not in gains.cells or "cpu" in gains.cells
+    er, las = (
+        next(each for each in gains.measured if each.scale == "cpu" and each.cell == where)
+        for where in (
+            cell("replay-gains", "cpu", method=method, memory=500) for method in ("er", "er-las")
+        )
+    )
+    assert [each.mean for each in er.stated] == [12.9]
+    assert [each.mean for each in las.stated] == [20.1]
+    assert {0, 1, 2} <= set(er.values) & set(las.values)
+    (gain,) = [g for g in gains.gains if g.cell == las.cell and g.scale == "cpu"]
+    assert [each.mean for each in gain.stated] == [7.2]
+    free = {each.cell["method"]: each for each in found["rehearsal-free"].measured}
+    assert free.keys() >= {"lwf", "ewc", "labels-trick", "las"}
+    assert len(free["lwf"].values) >= 5 and free["lwf"].scale == "paper"
+    (described,) = contents.further
+    assert "which is missing" in described.text
+    text = write_tables(contents, tmp_path / "report").read_text()
+    assert "cpu: network slim-resnet18" in text
+    assert "Classes in each task of C-iNaturalist" in text
+
+
+def test_names_must_be_known():
+    with pytest.raises(UnknownName, match="unknown experiment 'minst'; did you mean mnist"):
+        collect(["minst"], [])
+
+
+def test_without_runs_everything_is_listed(tmp_path):
+    contents = collect([], [])
+    assert [outcome.experiment.name for outcome in contents.without_runs] == list(experiments())
+    assert {entry.name for entry in contents.further} == {
+        "data-sets", "inaturalist-classes", "subclasses"
+    }  # fmt: skip
+    text = write_tables(contents, tmp_path / "report").read_text()
+    for name in experiments():
+        assert f"evenstream paper run {name}" in text.replace("<wbr>", "")
+    assert "1281167" in text
