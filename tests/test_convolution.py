@@ -110,15 +110,18 @@ def test_under_autocast_numbers_are_rounded_and_the_weights_gradient_is_float32(
         assert 1e-4 * b.norm() < (a - b).norm() < 0.01 * b.norm()
 
 
-def test_without_instructions_for_bfloat16_only_factors_and_results_are_rounded(monkeypatch):
+@pytest.mark.parametrize(("inputs", "size"), [(8, 6), (64, 4)])
+def test_without_instructions_for_bfloat16_only_factors_and_results_are_rounded(
+    monkeypatch, matrix_calls, inputs, size
+):
     monkeypatch.setattr(convolution, "has_bfloat16", lambda: False)
     torch.manual_seed(0)
 
     def rounded(tensor):
         return tensor.bfloat16().double()
 
-    layer = Convolution(8, 8, 3)
-    x, weigh = torch.randn(16, 8, 6, 6), torch.randn(16, 8, 6, 6)
+    layer = Convolution(inputs, 8, 3)
+    x, weigh = torch.randn(16, inputs, size, size), torch.randn(16, 8, size, size)
     twin = plain_twin(layer).double()
     twin.weight.data = rounded(layer.weight.data)
     exact = outputs_and_gradients(twin, rounded(x), rounded(weigh))
@@ -127,9 +130,10 @@ def test_without_instructions_for_bfloat16_only_factors_and_results_are_rounded(
     for a, b in zip(mine, exact, strict=True):
         assert (a == rounded(b)).float().mean() > 0.99  # a sum's order may turn the last digit
         torch.testing.assert_close(a.double(), b, rtol=2**-7, atol=1e-5)
+    assert bool(matrix_calls) == (inputs == 64)
 
 
-def test_per_sample_gradients_go_through_it():
+def test_per_sample_gradients_go_through_it(matrix_calls):
     torch.manual_seed(0)
     layer = Convolution(64, 3, 3)
     x = torch.randn(5, 64, 4, 4)
@@ -139,10 +143,45 @@ def test_per_sample_gradients_go_through_it():
 
     parameters = {name: p.detach() for name, p in layer.named_parameters()}
     found = vmap(grad(loss), in_dims=(None, 0))(parameters, x)["weight"]
+    assert matrix_calls
     for row, each in zip(x, found, strict=True):
         twin = plain_twin(layer)
         twin(row[None]).square().sum().backward()
         torch.testing.assert_close(each, twin.weight.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_are_pytorchs(matrix_calls):
+    torch.manual_seed(0)
+    layer = Convolution(16, 2, 3).double()
+    x = torch.randn(3, 16, 2, 2, dtype=torch.float64)
+
+    def penalty(layer):
+        layer.zero_grad()
+        (slope,) = torch.autograd.grad(layer(x).square().sum(), layer.weight, create_graph=True)
+        slope.square().sum().backward()
+        return layer.weight.grad
+
+    def penalty_by_transforms(layer):
+        def loss(weight):
+            return functional_call(layer, {"weight": weight}, (x,)).square().sum()
+
+        return grad(lambda weight: grad(loss)(weight).square().sum())(layer.weight.detach())
+
+    expected = penalty(plain_twin(layer))
+    assert expected.norm() > 1
+    for found in (penalty(layer), penalty_by_transforms(layer)):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    assert matrix_calls
+
+
+def test_what_it_does_not_speed_up_goes_to_pytorch(matrix_calls):
+    layer = Convolution(64, 2, 3)
+    alone = torch.randn(64, 4, 4, requires_grad=True)
+    assert torch.equal(layer(alone), plain_twin(layer)(alone))
+    with torch.autocast("cpu", torch.bfloat16):
+        double = Convolution(8, 2, 3).double()(torch.randn(2, 8, 6, 6, dtype=torch.float64))
+    assert double.dtype == torch.float64
+    assert not matrix_calls
 
 
 @pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last])

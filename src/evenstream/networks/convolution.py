@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 Pair = tuple[int, int]
@@ -38,18 +37,17 @@ class Convolution(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output map."""
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or x.ndim != 4:
             return super().forward(x)
-        weight = self.weight
-        if torch.is_autocast_enabled("cpu"):
+        dtype = x.dtype
+        if torch.is_autocast_enabled("cpu") and dtype != torch.float64:  # which it leaves alone
             dtype = torch.get_autocast_dtype("cpu")
-            x, weight = x.to(dtype), weight.to(dtype)
         by_matrix = self._needs_gradient() and self._few_positions(x)
-        in_float32 = x.dtype == torch.bfloat16 and not has_bfloat16()
+        in_float32 = dtype == torch.bfloat16 and not has_bfloat16()
         if not (by_matrix or in_float32):
             return super().forward(x)
         how = _How(_pair(self.stride), _pair(self.padding), by_matrix, in_float32)
-        out: Tensor = _Convolve.apply(x, weight, how)  # type: ignore[no-untyped-call]
+        out: Tensor = _Convolve.apply(x.to(dtype), self.weight.to(dtype), how)  # type: ignore[no-untyped-call]
         return out
 
     def _needs_gradient(self) -> bool:
@@ -86,7 +84,10 @@ class _How:
 
 
 class _Convolve(torch.autograd.Function):
-    """conv2d; its weight gradient is (gradient of the output)ᵀ · (patches of the input)."""
+    """conv2d; its weight gradient is (gradient of the output)ᵀ · (patches of the input).
+
+    Backward mode to any order, also through torch.func; there is no forward mode (`jvp`).
+    """
 
     generate_vmap_rule = True
 
@@ -103,17 +104,17 @@ class _Convolve(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         dtype, how = gradient.dtype, ctx.how
         x, weight, gradient = how.compute(*ctx.saved_tensors, gradient)
         for_x, for_weight = ctx.needs_input_grad[:2]
-        x_gradient, weight_gradient, _ = torch.ops.aten.convolution_backward(
-            gradient, x, weight, None, how.stride, how.padding, (1, 1), False, (0, 0), 1,
-            (for_x, for_weight and not how.by_matrix, False),
-        )  # fmt: skip
-        if for_weight and how.by_matrix:
-            weight_gradient = _weight_gradient(x, gradient, weight.shape, how)
+        with torch.autocast("cpu", enabled=False):
+            x_gradient, weight_gradient, _ = torch.ops.aten.convolution_backward(
+                gradient, x, weight, None, how.stride, how.padding, (1, 1), False, (0, 0), 1,
+                (for_x, for_weight and not how.by_matrix, False),
+            )  # fmt: skip
+            if for_weight and how.by_matrix:
+                weight_gradient = _weight_gradient(x, gradient, weight.shape, how)
         return (
             x_gradient.to(dtype) if for_x else None,
             weight_gradient.to(dtype) if for_weight else None,
