@@ -46,7 +46,7 @@ class Ratio:
     @classmethod
     def of(cls, pairs: list[tuple[float, float]]) -> Ratio:
         """From the seconds of A and B in each pair."""
-        low, median, high = statistics.quantiles([a / b for a, b in pairs], n=4)
+        low, median, high = statistics.quantiles([a / b for a, b in pairs], n=4, method="inclusive")
         a_ms, b_ms = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
         return cls(median, low, high, len(pairs), a_ms, b_ms)
 

@@ -19,9 +19,11 @@ KEPT = ("config.toml", "metrics.json", "env.json")
 
 def keep_results(source: Path, target: Path) -> list[Path]:
     """Copy the small files of all finished runs below `source`; returns the runs' folders."""
+    if target.resolve().is_relative_to(source.resolve()):
+        sys.exit(f"{target} is inside {source}: its copies would be copied again")
     kept = []
     for metrics in sorted(source.rglob("metrics.json")):
-        if json.loads(metrics.read_text(encoding="utf-8")).get("status") != "finished":
+        if not _finished(metrics):
             continue
         folder = target / metrics.parent.relative_to(source)
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,6 +32,15 @@ def keep_results(source: Path, target: Path) -> list[Path]:
                 shutil.copyfile(metrics.parent / name, folder / name)
         kept.append(folder)
     return kept
+
+
+def _finished(metrics: Path) -> bool:
+    try:
+        found = json.loads(metrics.read_text(encoding="utf-8"))
+        return bool(found["status"] == "finished")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"left out, cannot be read: {metrics} ({error})", file=sys.stderr)
+        return False
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.line import Line
-from benchmarks.timing import Patience, Ratio, seconds
+from benchmarks.timing import Patience, Ratio, alternate, seconds
 
 EVENSTREAM = [sys.executable, "-m", "evenstream.cli.main"]
 COMPARE = ["compare", "er", "er-las", "--stream", "c-digits", "--network", "convnet",
@@ -20,11 +21,11 @@ HELP_SECONDS = 0.5
 
 def lines(patience: Patience) -> Iterator[Line]:
     """Each command starts its processes anew, as a user's would."""
-    repeats = 2 if patience.seconds < 60 else 5
+    repeats = Patience(3 if patience.seconds < 60 else 9, math.inf)
     for name, command in (("compare", COMPARE), ("paper run", PAPER)):
-        pairs = [(_timed(command, 1), _timed(command, 2)) for _ in range(repeats)]
+        ratio = alternate(_with_jobs(command, 1), _with_jobs(command, 2), repeats, warm_up=0)
         what = f"{name} with --jobs 1 / with --jobs 2"
-        yield Line(6, what, Ratio.of(pairs), at_least=1.8, note="wall time of the whole command")
+        yield Line(6, what, ratio, at_least=1.8, note="wall time of the whole command")
     times = [seconds(_command(["--help"])) for _ in range(10)]
     yield Line(
         8,
@@ -34,10 +35,13 @@ def lines(patience: Patience) -> Iterator[Line]:
     )
 
 
-def _timed(command: list[str], jobs: int) -> float:
-    with tempfile.TemporaryDirectory() as folder:
-        out = str(Path(folder) / "out")
-        return seconds(_command([*command, "--jobs", str(jobs), "--out", out]))
+def _with_jobs(command: list[str], jobs: int) -> Callable[[], object]:
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            out = str(Path(folder) / "out")
+            _command([*command, "--jobs", str(jobs), "--out", out])()
+
+    return run
 
 
 def _command(arguments: list[str]) -> Callable[[], object]:

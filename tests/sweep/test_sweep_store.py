@@ -4,6 +4,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -155,3 +158,26 @@ def test_all_finished_runs(tmp_path):
     other = dataclasses.replace(CONFIG, seed=1)
     store.record(Ended(other, store.folder(other), error="no luck"))
     assert [(config, found["A_T"]) for config, found in store.finished()] == [(CONFIG, 1)]
+
+
+def test_a_store_that_was_kept_small_still_knows_its_runs(tmp_path):
+    store, other = Store(tmp_path / "store"), dataclasses.replace(CONFIG, seed=1)
+    finish(store.folder(CONFIG), CONFIG, A_T=50.0)
+    (store.folder(CONFIG) / "events.jsonl").touch()
+    other.write(store.folder(other))  # not finished
+    bad = store.root / "runs" / "bad"
+    bad.mkdir()
+    (bad / "metrics.json").write_text("[")
+    tool = Path(__file__).parents[2] / "tools/keep_results.py"
+
+    def keep(target):
+        command = [sys.executable, str(tool), str(store.root), str(target)]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    done = keep(tmp_path / "kept")
+    assert done.returncode == 0 and "kept 1 runs" in done.stdout and str(bad) in done.stderr
+    kept = Store(tmp_path / "kept")
+    assert kept.metrics(CONFIG)["A_T"] == 50.0
+    assert kept.status(other) == "waiting"
+    assert {file.name for file in kept.folder(CONFIG).iterdir()} == {"config.toml", "metrics.json"}
+    assert keep(store.root / "inside").returncode != 0
