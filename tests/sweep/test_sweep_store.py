@@ -164,6 +164,7 @@ def test_a_store_that_was_kept_small_still_knows_its_runs(tmp_path):
     store, other = Store(tmp_path / "store"), dataclasses.replace(CONFIG, seed=1)
     finish(store.folder(CONFIG), CONFIG, A_T=50.0)
     (store.folder(CONFIG) / "events.jsonl").touch()
+    store.folder(other).mkdir()
     other.write(store.folder(other))  # not finished
     bad = store.root / "runs" / "bad"
     bad.mkdir()
