@@ -182,6 +182,29 @@ def test_a_cell_that_says_how_takes_no_other(tmp_path):
     assert kinds == {"auto": ["bfloat16"], "float32": ["float32"]}
 
 
+def test_a_cell_that_says_one_thing_about_how_leaves_the_others_open(tmp_path):
+    settings = 'network = "resnet18"\neval_every = 5\neval_images = 0'
+    text = EXPERIMENT.replace('network = "resnet18"', settings)
+    experiment = make_experiment(tmp_path / "file", text)
+    config = config_of(experiment, method="er", **CIFAR10)
+    differently = [{"dtype": "float32"}, {"threads": 2}, {"device": "cuda"}, {"eval_every": 7}]
+    for seed, how in enumerate(differently):
+        write_run(tmp_path / "runs" / str(seed), replace(config, seed=seed, **how), 10 * seed)
+    (each,) = measured(outcome_of(tmp_path / "runs", experiment)).values()
+    assert dict(each.values) == {0: 0, 1: 10, 2: 20}  # not the one with another rhythm
+
+
+def test_of_two_cells_the_one_that_says_more_about_how_gets_a_run(tmp_path):
+    text = EXPERIMENT.replace("memory = [100]", "memory = [100]\neval_every = [0, 5]")
+    experiment = make_experiment(tmp_path / "file", text)
+    config = config_of(experiment, method="er", eval_every=5, **CIFAR10)
+    write_run(tmp_path / "runs" / "a", replace(config, dtype="float32"))
+    write_run(tmp_path / "runs" / "b", replace(config, dtype="float32", eval_every=7))
+    found = outcome_of(tmp_path / "runs", experiment).cells["full"]
+    assert {cell["eval_every"]: [run.config.eval_every for run in seeds.values()]
+            for cell, seeds in found.items()} == {0: [7], 5: [5]}  # fmt: skip
+
+
 def test_a_scale_that_changes_nothing_is_the_experiments_own(tmp_path):
     text = EXPERIMENT.replace('settings = { network = "slim-resnet18" }\n', "")
     experiment = make_experiment(tmp_path / "file", text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,9 @@ HOW = {
 }  # fmt: skip
 """Settings that say how a run was computed and what was measured on the way, not what it learned.
 
-A cell that leaves them at these defaults is also filled by runs that do not: the paper says nothing
-of them, evaluations leave the learner alone, and the machine with its precision is shown with each
-number."""
+A cell that leaves one at its default is also filled by runs that do not: the paper says nothing of
+them, evaluations leave the learner alone, and the machine with its precision is shown with each
+number. What a cell sets itself, its runs must have."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,9 @@ class FoundRun:
         """The name of the run without its seed: what cells are found by."""
         return run_key(replace(self.config, seed=0))
 
-    @cached_property
-    def plain_setting(self) -> str:
-        """The same with everything in `HOW` at its default."""
-        how: dict[str, Any] = HOW
+    def setting_but(self, names: Iterable[str]) -> str:
+        """The same with some fields of `HOW` at their defaults."""
+        how: dict[str, Any] = {name: HOW[name] for name in names}
         return run_key(replace(self.config, seed=0, **how))
 
     @property

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean
 
 from evenstream.report.tables.background import Background, Stated, distinct
-from evenstream.report.tables.found import FoundRun
+from evenstream.report.tables.found import HOW, FoundRun
 from evenstream.report.tables.metrics import Metric, metric_of, names_of, numbers
 from evenstream.report.tables.verdicts import Comparison, compare
 from evenstream.statistics import Interval, mean_interval, paired_difference
@@ -191,18 +191,19 @@ def collect_outcome(
     """Give each run to the cells that it belongs to: those whose runs have its key.
 
     A run that belongs to cells of several scales, because a smaller scale changes nothing about
-    them, counts at the largest only. Any seed counts. Runs that differ from a cell's in `HOW` only
-    are taken for seeds that no other run has.
+    them, counts at the largest only. Any seed counts. Runs that differ from a cell's only in what
+    the cell leaves open of `HOW` are taken for seeds that no other run has.
     """
-    places = _places(experiment)
+    listed = list(runs)
+    places, open_fields = _places(experiment)
     given: dict[str, dict[Cell, dict[int, FoundRun]]] = {}
-    left = []
-    for run in runs:
-        if run.setting not in places:
-            left.append(run)
+    for run in listed:
         _give(given, places.get(run.setting, []), run)
-    for run in left:
-        _give(given, places.get(run.plain_setting, []), run)
+    for run in listed:
+        if run.setting not in places:
+            keys = (run.setting_but(names) for names in open_fields)
+            nearest = next((key for key in keys if key in places), "")
+            _give(given, places.get(nearest, []), run)
     cells = {
         scale: {
             cell: dict(sorted(given[scale][cell].items()))
@@ -224,16 +225,25 @@ def _give(
         given.setdefault(scale, {}).setdefault(cell, {}).setdefault(run.config.seed, run)
 
 
-def _places(experiment: Experiment) -> dict[str, list[tuple[str, Cell]]]:
-    """Scale and cells by the key of their first seed; of several scales the first one."""
+def _places(
+    experiment: Experiment,
+) -> tuple[dict[str, list[tuple[str, Cell]]], list[frozenset[str]]]:
+    """Scale and cells by the key of their first seed, and which fields of `HOW` cells leave open.
+
+    Of several scales the first one. The fewest fields come first: a run that differs from two
+    cells in how it was computed belongs to the one that says more about it.
+    """
     found: dict[str, list[tuple[str, Cell]]] = {}
+    open_fields: dict[frozenset[str], None] = {}
     for scale in experiment.scale_names:
         for cell in experiment.cells(scale):
             (first,) = experiment.configs(cell, scale, seeds=1)
             places = found.setdefault(run_key(first), [])
             if not places or places[0][0] == scale:
                 places.append((scale, cell))
-    return found
+            at_default = (name for name, value in HOW.items() if getattr(first, name) == value)
+            open_fields[frozenset(at_default)] = None
+    return found, sorted(open_fields, key=len)
 
 
 def _with_method(cell: Cell, method: str) -> Cell:
