@@ -334,6 +334,20 @@ def test_times_are_compared_on_the_same_machine_only(tmp_path):
     assert dict(found["full", "er-las", "c-cifar10"].values) == {0: 1, 1: 1}
 
 
+def test_times_are_compared_with_as_many_threads_only(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["train_seconds"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    for seed, threads in enumerate((1, 2)):
+        er, las = (config_of(experiment, seed, method=m, **CIFAR10) for m in ("er", "er-las"))
+        write_run(tmp_path / "runs" / f"er{seed}", replace(er, threads=threads), threads=threads)
+        write_run(tmp_path / "runs" / f"las{seed}", las, train_seconds=200.0)
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    found = measured(outcome, "train_seconds_ratio")
+    assert dict(found["full", "er", "c-cifar10"].values) == {0: 0.5}
+    machines = {run.config.threads: run.machine for run in outcome.runs}
+    assert machines[2] == "A Processor, 2 cores, 2 threads, float32"
+
+
 # ---- words and files -----------------------------------------------------------------------------
 
 
@@ -399,7 +413,7 @@ def test_the_csv_is_tidy(contents):
     assert (er["printed_mean"], er["printed_std"]) == ("21.5; 45.4", "1.0; 1.0")
     assert er["verdict"] == "no clear difference; worse"
     assert (er["wall_seconds"], er["commit"]) == ("120.0", "abc1234")
-    assert er["machine"] == "A Processor, 2 cores, float32"
+    assert er["machine"] == "A Processor, 2 cores, 1 thread, float32"
     assert len(er["runs"].split()) == 3
     (gain,) = [line for line in lines if line["metric"] == "A_T_gain"]
     assert float(gain["mean"]) == pytest.approx(30)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.errors import DataError, EvenstreamError
+from evenstream.report.formats import count
 from evenstream.report.runs import Run, load_run
 from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.folder import CHECKPOINTS, METRICS
@@ -57,13 +58,14 @@ class FoundRun:
 
     @property
     def machine(self) -> str:
-        """What it was computed on."""
+        """What it was computed on, and with how many threads: what its time depends on."""
         env, metrics = self.run.env, self.run.metrics
         gpu = metrics.get("device") != "cpu" and env.get("gpu")
-        cores = env.get("cores")
+        cores, threads = env.get("cores"), metrics.get("threads")
         parts = [
             gpu or env.get("cpu"),
             f"{cores} cores" if cores and not gpu else None,
+            count(threads, "thread") if isinstance(threads, int) else None,
             metrics.get("dtype"),
         ]
         return ", ".join(str(part) for part in parts if part) or "unknown"
