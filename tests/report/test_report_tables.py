@@ -305,6 +305,16 @@ def test_gains_are_paired_by_seed(tmp_path, experiment):
     assert forgetting.stated == ()
 
 
+def test_gains_are_paired_in_the_same_precision_and_device_only(tmp_path, experiment):
+    computed = [{}, {"dtype": "bfloat16"}, {"device": "cuda"}]
+    for seed, how in enumerate(computed):
+        er, las = (config_of(experiment, seed, method=m, **CIFAR10) for m in ("er", "er-las"))
+        write_run(tmp_path / "runs" / f"er{seed}", replace(er, **how), 20, **how)
+        write_run(tmp_path / "runs" / f"las{seed}", las, 30)
+    for gain in outcome_of(tmp_path / "runs", experiment).gains:
+        assert (gain.seeds, len(gain.runs)) == ((0,), 2)
+
+
 def test_where_no_gain_is_printed_it_is_the_difference_of_one_tables_means(tmp_path, experiment):
     fill(tmp_path / "runs", experiment, {"er": [10], "er-las": [15]}, **CIFAR10)
 

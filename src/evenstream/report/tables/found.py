@@ -71,6 +71,12 @@ class FoundRun:
         return ", ".join(str(part) for part in parts if part) or "unknown"
 
     @property
+    def precision(self) -> tuple[object, object]:
+        """Device and type of numbers, on which the result depends a little."""
+        metrics = self.run.metrics
+        return metrics.get("device"), metrics.get("dtype")
+
+    @property
     def commit(self) -> str:
         """The commit that it was computed with, or else the version."""
         env = self.run.env

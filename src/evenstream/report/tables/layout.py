@@ -139,8 +139,8 @@ def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
     ]
     metrics = [each.metric for each in gains]
     caption = (
-        "LAS minus the same without it, paired by seed, with the 95 % interval of the mean "
-        f"difference. {_fixed(fixed)}"
+        "LAS minus the same without it, paired by seed (of the same device and precision), with "
+        f"the 95 % interval of the mean difference. {_fixed(fixed)}"
     )
     words = scale_words(outcome.experiment, scale)
     return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)

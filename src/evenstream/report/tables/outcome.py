@@ -52,7 +52,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Gain:
-    """A method with LAS against the same without, on the seeds that both have."""
+    """A method with LAS against the same without, on the seeds that both have.
+
+    Only seeds whose two runs were computed on the same kind of device and in the same precision:
+    another precision is another result, and would be taken for a gain.
+    """
 
     scale: str
     cell: Cell
@@ -139,7 +143,7 @@ class Outcome:
         for later in self.measured:
             without = _without_las(later.cell)
             earlier = without and by_cell.get((later.scale, without, later.metric.name))
-            seeds = tuple(sorted(later.values.keys() & earlier.values.keys())) if earlier else ()
+            seeds = _pairs(later, earlier) if earlier else ()
             timing = later.metric.timing or later.metric.name == _RATIO
             if not earlier or not seeds or timing or later.metric.better == "neither":
                 continue
@@ -244,6 +248,15 @@ def _places(
             at_default = (name for name, value in HOW.items() if getattr(first, name) == value)
             open_fields[frozenset(at_default)] = None
     return found, sorted(open_fields, key=len)
+
+
+def _pairs(later: Measured, earlier: Measured) -> tuple[int, ...]:
+    """The seeds that both have, computed alike."""
+    return tuple(
+        seed
+        for seed in sorted(later.values.keys() & earlier.values.keys())
+        if later.runs[seed].precision == earlier.runs[seed].precision
+    )
 
 
 def _with_method(cell: Cell, method: str) -> Cell:
