@@ -309,8 +309,27 @@ def test_aser_retrieves_in_the_order_of_the_worked_example(monkeypatch, friends,
     draws = iter([torch.arange(5), torch.arange(len(friends))])
     monkeypatch.setattr("evenstream.methods.aser.slots_per_class", lambda *_, **__: next(draws))
     step = next_step(learner, np.full((1, 1), 0.5, dtype=np.float32), [1])
-    picked = AdversarialShapley(2, 6).pick(step, 5)
+    picked = AdversarialShapley(2, 6, "others").pick(step, 5)
     assert picked.slots.tolist() == order
+
+
+@pytest.mark.parametrize(("friends", "with_memory"), [("any", True), ("others", False)])
+def test_aser_in_a_memory_that_the_candidates_use_up(friends, with_memory):
+    """Candidates are friends, too; in the references none are left, and only the batch counts."""
+    x, y = [0.0, 0.2, 1.0, 1.3, 5.0, 5.4], ["a", "a", "b", "b", "c", "c"]
+    learner = identity_learner(f"aser:friends={friends},neighbours=2", x, y)
+    step = next_step(learner, np.array([[0.6], [0.7]], dtype=np.float32), ["a", "b"])
+    stored, labels = learner.memory.field(X)[:, 0], learner.memory.field(Y)
+    incoming = step.incoming.raw[:, 0]
+
+    def values(points, their_labels):
+        return knn_shapley(points[:, None], their_labels, stored[:, None], labels, 2).mean(0)
+
+    score = -values(incoming, step.incoming.y)
+    if with_memory:
+        score = score + values(stored, labels)
+    picked = learner.method.retrieval.pick(step, 3).slots
+    assert set(picked.tolist()) == set(score.argsort(descending=True)[:3].tolist())
 
 
 def test_aser_is_uniform_until_the_memory_is_full():
