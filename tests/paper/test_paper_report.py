@@ -8,6 +8,7 @@ from evenstream.errors import UnknownName
 from evenstream.paper import experiments
 from evenstream.paper.report import background, collect
 from evenstream.report.tables import write_tables
+from table_samples import write_run
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -47,7 +48,7 @@ def test_an_option_at_its_default_is_the_printed_cell():
 
 
 @pytest.mark.parametrize("name", sorted(experiments()))
-def test_nothing_is_printed_about_smoke_or_other_data(name):
+def test_nothing_is_printed_about_other_cells(name):
     experiment = experiments()[name]
     known = background(experiment)
     own = set(experiment.cells())
@@ -55,8 +56,36 @@ def test_nothing_is_printed_about_smoke_or_other_data(name):
         for each in experiment.cells(scale):
             if scale == "smoke" or each not in own:
                 assert known.stated(each, scale) == {}
-    for each in experiment.cells():
-        assert known.stated(each, "smoke") == {}
+
+
+LESS_DATA = {
+    "batch-schedules", "batch-sizes", "contrastive", "offline", "sensitivity", "single-samples",
+    "training-time",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(experiments()))
+def test_less_data_or_epochs_are_not_the_papers(name):
+    experiment = experiments()[name]
+    known = background(experiment)
+    for scale in ("paper", "cpu"):
+        for each in experiment.cells(scale):
+            for numbers in known.stated(each, scale).values():
+                same = scale == "paper" or name not in LESS_DATA
+                assert {stated.same_data for stated in numbers} == {same}
+
+
+def test_there_is_no_verdict_on_other_data(tmp_path):
+    found = {}
+    for name in ("batch-sizes", "class-incremental"):
+        where = cell(name, "cpu", method="er", stream="c-cifar10", memory=1000,
+                     **({"batch": 32} if name == "batch-sizes" else {}))  # fmt: skip
+        for seed, config in enumerate(experiments()[name].configs(where, "cpu", seeds=2)):
+            write_run(tmp_path / "runs" / f"{name}{seed}", config, 90 + seed)
+        (outcome,) = collect([name], [tmp_path / "runs"]).with_runs
+        (each,) = [each for each in outcome.measured if each.cell == where]
+        found[name] = {(comparison.verdict, len(each.values)) for comparison in each.comparisons}
+    assert found == {"batch-sizes": {("not compared", 2)}, "class-incremental": {("better", 2)}}
 
 
 def test_committed_runs_are_found_and_beside_the_paper(tmp_path):

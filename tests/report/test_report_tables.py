@@ -228,6 +228,7 @@ def test_a_scale_that_changes_nothing_is_the_experiments_own(tmp_path):
         ([50.0], stated(10.0), "A_T", "one seed"),
         ([50.0, 50.5], stated(10.0, None), "A_T", "not compared"),
         ([50.0, 50.5], stated(10.0), "train_seconds", "not compared"),
+        ([50.0, 50.5], replace(stated(10.0), same_data=False), "A_T", "not compared"),
     ],
 )
 def test_verdicts(values, printed, metric, verdict):
@@ -372,7 +373,8 @@ def contents(tmp_path, experiment):
     """Runs at all scales, printed numbers that contradict each other."""
     runs = tmp_path / "runs"
     fill(runs, experiment, {"er": [20, 21, 22], "er-las": [50, 51, 52]}, **CIFAR10)
-    write_run(runs / "cpu", config_of(experiment, 0, "cpu", method="er"), 30)
+    for seed in (0, 1):
+        write_run(runs / f"cpu{seed}", config_of(experiment, seed, "cpu", method="er"), 30 + seed)
     write_run(runs / "smoke", config_of(experiment, 0, "smoke", method="er"), 70)
     twice = [stated(21.5, source="tab:one"), stated(45.4, source="tab:two")]
     outcome = outcome_of(runs, experiment, printing(A_T=twice, A_T_gain=[stated(9.9, None)]))
@@ -403,10 +405,10 @@ def test_both_numbers_in_print_are_shown(contents):
     assert "3 seeds each." in table.caption and "Machine: A Processor, 2 cores" in table.caption
 
 
-def test_smaller_scales_get_no_verdict_of_their_own(contents):
+def test_verdicts_at_smaller_scales_carry_their_label(contents):
     (outcome,) = contents.outcomes
-    cpu, smoke = tables(outcome)[2:]
-    assert cpu.rows[0][cpu.columns.index("verdict")] == "· one seed (at cpu)"
+    cpu, smoke = (t for t in tables(outcome) if t.scale.startswith(("cpu", "smoke")))
+    assert cpu.rows[0][cpu.columns.index("verdict")] == "▲ better or ▼ worse (at cpu)"
     assert not {"verdict", "difference", "the paper"} & set(smoke.columns)
     assert "The paper prints nothing for these cells." in smoke.caption
     assert set(smoke.marks) == {""}

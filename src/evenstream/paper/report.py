@@ -27,12 +27,10 @@ from evenstream.report.tables import (
 )
 from evenstream.streams.profile import Profile, profile
 from evenstream.sweep.experiment import Cell, Experiment
+from evenstream.sweep.identity import canonical
 
 RUNS = 10
 """How many runs the paper's means and deviations are made from."""
-
-NOT_COMPARED = ("smoke",)
-"""Scales with other data, whose numbers say nothing about the paper's."""
 
 
 def background(experiment: Experiment) -> Background:
@@ -40,11 +38,12 @@ def background(experiment: Experiment) -> Background:
     own = set(experiment.cells())
 
     def stated(cell: Cell, scale: str) -> dict[str, list[Stated]]:
-        if cell not in own or scale in NOT_COMPARED:
+        if cell not in own:
             return {}
+        same = _data(experiment, cell, scale) == _data(experiment, cell, experiment.base)
         return {
             metric: sorted(
-                (Stated(v.mean, v.std, RUNS, v.decimals, v.source) for v in values),
+                (Stated(v.mean, v.std, RUNS, v.decimals, v.source, same) for v in values),
                 key=lambda value: value.source != experiment.source,
             )
             for metric, values in printed_beside(experiment, cell).items()
@@ -52,6 +51,13 @@ def background(experiment: Experiment) -> Background:
 
     command = f"evenstream paper run {experiment.name}"
     return Background(stated, "the paper", tuple(notes(experiment.name)), command)
+
+
+def _data(experiment: Experiment, cell: Cell, scale: str) -> tuple[str, float, int]:
+    """What a cell learns from: the stream with all its options, and how often it is shown."""
+    (run,) = experiment.configs(cell, scale, seeds=1)
+    run = canonical(run)
+    return run.stream, run.test_fraction, run.epochs
 
 
 def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:

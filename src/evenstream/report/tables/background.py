@@ -21,6 +21,8 @@ class Stated:
     """How many the mean is printed with."""
     source: str
     """Where it is printed."""
+    same_data: bool = True
+    """Whether ours has learned from the same data; if not, there is no verdict."""
 
     @property
     def rounding(self) -> float:

@@ -23,8 +23,8 @@ RULE = (
     "the deviations and numbers of runs on both sides, widened by the rounding of the printed "
     "mean. ▲ better or ▼ worse: the interval leaves out zero. ≈ no clear difference: it does not. "
     "· one seed: our number has no deviation, so there is no verdict. – not compared: no deviation "
-    "is printed, or times of different machines. Of twenty cells without any true difference, "
-    "about one is marked by chance."
+    "is printed, ours learned from other or less data, or times of different machines. Of twenty "
+    "cells without any true difference, about one is marked by chance."
 )
 """The legend of every table."""
 
@@ -55,7 +55,7 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> Comparis
     """
     mean, std = mean_std(values)
     difference = mean - stated.mean
-    if metric.timing or stated.sample is None:
+    if metric.timing or stated.sample is None or not stated.same_data:
         return Comparison(stated, difference, None, "not compared")
     if std is None:
         return Comparison(stated, difference, None, "one seed")
