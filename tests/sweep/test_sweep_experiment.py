@@ -220,6 +220,9 @@ RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
     [
         ({"name": "Small one"}, "name must consist of a-z, 0-9 and single -"),
         ({"name": "index"}, "name must not be 'index'"),
+        ({"base": "a:b"}, "base must consist of a-z, 0-9 and single -, not 'a:b'"),
+        ({"scale": {'a/b"><i>x': {}}}, "the name of a scale must consist of a-z, 0-9"),
+        ({"scale": {"": {}}}, "the name of a scale must consist of a-z, 0-9"),
         ({"title": "two\nlines"}, "title must be one line"),
         ({"titel": "x"}, "unknown entry 'titel'; did you mean title"),
         ({"seeds": 0}, "seeds must be 1 or more"),

@@ -35,7 +35,7 @@
 A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. Of several settings the
 last counts, in this order: the stream's protocol, `[settings]`, those of the scale, the keys of the
 cell, each `[[when]]` that matches. Two more entries are optional: `source`, what the experiment
-reproduces, and `base`, what its own scale is called ("full").
+reproduces, and `base`, what its own scale is called ("full"). Scales are named like experiments.
 
 Nothing here loads data, and only `check_options` and files of weights need PyTorch.
 """
@@ -379,8 +379,7 @@ def _check_key(where: str, key: str) -> None:
 
 def _check(experiment: Experiment) -> None:
     """Refuse what is well-formed and still makes no sense."""
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", experiment.name):
-        raise InputError(f"name must consist of a-z, 0-9 and single -, not {experiment.name!r}")
+    _check_name("name", experiment.name)
     if experiment.name == "index":
         raise InputError("name must not be 'index', which is what the page of a report is called")
     if not experiment.title.strip() or "\n" in experiment.title:
@@ -390,11 +389,20 @@ def _check(experiment: Experiment) -> None:
             raise InputError(f"the grid needs the key {name!r}")
     _check_choice("metrics", experiment.metrics, METRICS)
     _check_choice("rows", experiment.rows, tuple(experiment.grid))
+    _check_name("base", experiment.base)
+    for scale in experiment.scales:
+        _check_name("the name of a scale", scale)
     if experiment.base in experiment.scales:
         raise InputError(f"scale.{experiment.base} is the experiment's own scale already")
     for scale in experiment.scale_names:
         _check_scale(experiment, scale)
     _check_matches(experiment)
+
+
+def _check_name(what: str, name: str) -> None:
+    """Refuse a name that could not be part of the name of a file."""
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise InputError(f"{what} must consist of a-z, 0-9 and single -, not {name!r}")
 
 
 def _check_choice(entry: str, chosen: Sequence[Any], known: Sequence[str]) -> None:
