@@ -553,6 +553,23 @@ def test_figures_follow_from_what_is_reported(tmp_path):
     assert text.count("At scale full: as in the file.") == len(titles)
 
 
+def test_methods_with_other_tasks_have_a_figure_of_their_own(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["prediction_share", "accuracy_matrix"]')
+    text += '[[when]]\nmatch = { method = "er-las" }\nset = { tasks = 2 }\n'
+    experiment = make_experiment(tmp_path / "file", text)
+    two = {"tasks": [["a"], ["b"]], "accuracy_matrix": [[90, None], [80, 90]],
+           "prediction_share": [0.4, 0.6], "true_share": [0.5, 0.5]}  # fmt: skip
+    for method, further in (("er", {}), ("er-las", two)):
+        config = config_of(experiment, method=method, **CIFAR10)
+        write_run(tmp_path / "runs" / method, config, **further)
+    html = page(Contents("T", "L", [outcome_of(tmp_path / "runs", experiment)]))
+    assert re.findall(r'<h3 id="figure-[^"]+">([^<]+)', html) == [
+        f"{title}: c-cifar10, memory 100, {tasks} tasks"
+        for title in ("Where predictions go", "Accuracy on each task")
+        for tasks in (3, 2)
+    ]
+
+
 def test_bars_of_times(tmp_path):
     text = EXPERIMENT.replace('["A_T", "F_T"]', '["train_seconds"]')
     experiment = make_experiment(tmp_path / "file", text)

@@ -19,9 +19,10 @@ from evenstream.report.charts.bars import method_bars_svg
 from evenstream.report.charts.lines import last_row_svg
 from evenstream.report.charts.trade_off import Line, trade_off_svg
 from evenstream.report.charts.value_map import value_map_size, value_map_svg
-from evenstream.report.formats import plain
+from evenstream.report.formats import count, plain
 from evenstream.report.html import breakable, escape, labelled, lines, scroll
 from evenstream.report.legend import legend, truth_item
+from evenstream.report.runs import Run
 from evenstream.report.series import Array, Series, collect
 from evenstream.report.tables.outcome import Measured, Outcome, Seeds
 from evenstream.report.tables.wording import key_words, scale_words, varying_keys
@@ -212,7 +213,7 @@ def _groups(measured: Sequence[Measured]) -> Iterator[tuple[dict[str, Value], li
 
 
 def _shares(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
-    for number, (fixed, series) in enumerate(_series(cells)):
+    for number, (common, series) in enumerate(_series(cells)):
         known = [s for s in series if s.has_share]
         if not known:
             continue
@@ -231,11 +232,11 @@ def _shares(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
         truth = 100 * known[0].truth
         item = "" if np.isnan(truth[-1]) else truth_item(f"{plain(truth[-1])} %")
         key = legend(final, "Share on the last task", item)
-        yield f"Where predictions go{_group(fixed)}", caption, key, content
+        yield f"Where predictions go{common}", caption, key, content
 
 
 def _last_rows(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
-    for number, (fixed, series) in enumerate(_series(cells)):
+    for number, (common, series) in enumerate(_series(cells)):
         final = [(s, f"{plain(s.matrix[-1, -1])} %") for s in series]
         label = (
             "Line chart of the accuracy on each task after the last one. On the last task: "
@@ -250,27 +251,25 @@ def _last_rows(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
         charts += number_table(columns, "Accuracy on each task after the last one, in %.")
         caption = "Accuracy on each task at the end; the last one was learned most recently."
         key = legend(final, "On the last task")
-        yield f"Accuracy on each task{_group(fixed)}", caption, key, charts
+        yield f"Accuracy on each task{common}", caption, key, charts
 
 
-def _series(cells: Mapping[Cell, Seeds]) -> Iterator[tuple[dict[str, Value], list[Series]]]:
-    """The runs of cells that differ in their method only, brought together by method."""
-    found: dict[tuple[tuple[str, Value], ...], list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(_but_method(cell), []).append(cell)
-    for keys, group in found.items():
-        runs = [
-            replace(
-                run.run,
-                metrics={
-                    **run.run.metrics,
-                    **{key: str(cell[key]) for key in ("method", "stream")},
-                },
-            )
-            for cell in group
-            for run in cells[cell].values()
-        ]
-        yield dict(keys), collect(runs)
+def _series(cells: Mapping[Cell, Seeds]) -> Iterator[tuple[str, list[Series]]]:
+    """The runs of cells that differ in their method only, brought together by method.
+
+    Methods may have been given different numbers of tasks, which no chart can show together: each
+    number then has its own. With what is common to the runs, for the title.
+    """
+    found: dict[tuple[tuple[str, Value], ...], dict[int, list[Run]]] = {}
+    for cell, seeds in cells.items():
+        names = {key: str(cell[key]) for key in ("method", "stream")}
+        for each in seeds.values():
+            run = replace(each.run, metrics={**each.run.metrics, **names})
+            groups = found.setdefault(_but_method(cell), {})
+            groups.setdefault(len(run.metrics["tasks"]), []).append(run)
+    for keys, groups in found.items():
+        for tasks, runs in groups.items():
+            yield _group(dict(keys), count(tasks, "task") if len(groups) > 1 else ""), collect(runs)
 
 
 def _but_method(cell: Cell) -> tuple[tuple[str, Value], ...]:
@@ -282,9 +281,10 @@ def _methods(cells: Iterator[Cell]) -> list[_Method]:
     return [_Method(name, index) for index, name in enumerate(names)]
 
 
-def _group(fixed: Mapping[str, Value]) -> str:
+def _group(fixed: Mapping[str, Value], further: str = "") -> str:
     """What the cells of a figure have in common, for its title."""
     words = [key_words(key, value) for key, value in fixed.items() if key != "method"]
+    words += [further] if further else []
     return f": {', '.join(words)}" if words else ""
 
 
