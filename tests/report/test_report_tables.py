@@ -435,6 +435,20 @@ def test_the_csv_is_tidy(contents):
     }
 
 
+def test_what_is_missing_in_the_csv_keeps_its_place(tmp_path, experiment):
+    fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
+    numbers = {
+        "A_T": [stated(1.5, None, source="a"), stated(45.4, 2.0, source="b")],
+        "F_T": [stated(1.5, None, source="a"), stated(2.5, None, source="b")],
+    }
+    found = outcome_csv(outcome_of(tmp_path / "runs", experiment, printing(**numbers)))
+    lines = {line["metric"]: line for line in csv.DictReader(io.StringIO(found))}
+    one, other = lines["A_T"], lines["F_T"]
+    assert (one["printed_mean"], one["printed_std"]) == ("1.5; 45.4", "; 2.0")
+    assert one["difference_low"].startswith("; -")
+    assert (other["printed_mean"], other["printed_std"]) == ("1.5; 2.5", "")
+
+
 def balanced(text):
     depth = 0
     for sign in re.sub(r"\\[\\{}]", "", text):

@@ -101,4 +101,8 @@ def _made(runs: Iterable[FoundRun]) -> dict[str, str]:
 
 
 def _join(values: Iterable[object]) -> str:
-    return "; ".join("" if value is None else str(value) for value in values).strip("; ")
+    """Values in their order; one that is missing keeps its place, unless all are."""
+    listed = list(values)
+    if all(value is None for value in listed):
+        return ""
+    return "; ".join("" if value is None else str(value) for value in listed)
