@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -12,9 +12,6 @@ from evenstream.learner.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule, NormalisedWeights
-
-if TYPE_CHECKING:
-    pass
 
 
 @register("er-wn")
