@@ -385,16 +385,57 @@ def test_every_table_says_its_scale(contents):
     (outcome,) = contents.outcomes
     found = tables(outcome)
     assert [(table.title, table.scale.partition(":")[0]) for table in found] == [
-        ("Results", "full"), ("Gain of LAS", "full"), ("Results", "cpu"), ("Results", "smoke"),
+        ("Results", "full"), ("Gain of LAS", "full"), ("Every cell", "full"), ("Results", "cpu"),
+        ("Every cell", "cpu"), ("Results", "smoke"), ("Every cell", "smoke"),
     ]  # fmt: skip
     for text in (outcome_text(outcome), outcome_tex(outcome), page(contents)):
         assert text.count("cpu: network slim-resnet18") >= 1
         assert text.count("smoke: network mlp; stream c-digits; memory 50") >= 1
 
 
+def details_of(outcome):
+    """The lists of all cells, one for each scale."""
+    return [table for table in tables(outcome) if table.kind == "detail"]
+
+
+def grids_of(outcome):
+    return [table for table in tables(outcome) if table.kind == "grid"]
+
+
+def test_results_have_the_form_of_the_experiments_table(tmp_path):
+    text = EXPERIMENT.replace("memory = [100]", "memory = [100, 200, 300]")
+    experiment = make_experiment(tmp_path / "file", text.replace(', "F_T"', ""))
+    fill(tmp_path / "runs", experiment, {"er": [20, 21]}, memory=100, **CIFAR10)
+    fill(tmp_path / "runs", experiment, {"er-las": [60, 62]}, memory=200, stream="c-cifar100")
+    other = config_of(experiment, method="er", memory=200, stream="c-cifar100")
+    write_run(tmp_path / "runs" / "one", other, 33)
+    (table,) = grids_of(outcome_of(tmp_path / "runs", experiment, printing(A_T=[stated(21.0)])))
+    assert table.columns == ("method", "c-cifar10, memory 100", "c-cifar100, memory 200")
+    assert table.rows == (
+        ("er", "20.5 ± 0.7 / 21.0 ± 1.0 ≈", "33.0 / 21.0 ± 1.0"),
+        ("er-las", "– / 21.0 ± 1.0", "61.0 ± 1.4 / 21.0 ± 1.0 ▲"),
+    )
+    assert table.caption == (
+        "Each cell: ours / the paper. A_T: final average accuracy (%, higher is better). "
+        "1 to 2 seeds each."
+    )
+    (alone,) = grids_of(outcome_of(tmp_path / "runs", experiment))
+    assert alone.rows == (("er", "20.5 ± 0.7", "33.0"), ("er-las", "–", "61.0 ± 1.4"))
+    assert "ours" not in alone.caption
+
+
+def test_several_metrics_stand_beside_each_other(contents):
+    (outcome,) = contents.outcomes
+    full, cpu, _ = grids_of(outcome)
+    assert full.columns == ("method", "A_T", "F_T")
+    assert full.rows[0] == ("er", "21.0 ± 1.0 / 21.5 ± 1.0 or 45.4 ± 1.0 ≈▼", "79.0 ± 1.0 / –")
+    assert "All cells: c-cifar10, memory 100." in full.caption
+    assert cpu.rows[0][1].endswith(" ▲▼")
+
+
 def test_both_numbers_in_print_are_shown(contents):
     (outcome,) = contents.outcomes
-    table = tables(outcome)[0]
+    table = details_of(outcome)[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["method"] == "er" and row["metric"] == "A_T" and row["ours"] == "21.0 ± 1.0"
     assert row["the paper"] == "21.5 ± 1.0 (tab:one) or 45.4 ± 1.0 (tab:two)"
@@ -407,7 +448,7 @@ def test_both_numbers_in_print_are_shown(contents):
 
 def test_verdicts_at_smaller_scales_carry_their_label(contents):
     (outcome,) = contents.outcomes
-    cpu, smoke = (t for t in tables(outcome) if t.scale.startswith(("cpu", "smoke")))
+    _, cpu, smoke = details_of(outcome)
     assert cpu.rows[0][cpu.columns.index("verdict")] == "▲ better or ▼ worse (at cpu)"
     assert not {"verdict", "difference", "the paper"} & set(smoke.columns)
     assert "The paper prints nothing for these cells." in smoke.caption
@@ -461,16 +502,51 @@ def test_the_latex_is_well_formed(contents):
     (outcome,) = contents.outcomes
     text = outcome_tex(outcome)
     assert text.isascii() and balanced(text)
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 3
+    assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") == 4
     assert text.count("$") % 2 == 0
-    for part in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, re.S):
-        kinds, body = part
-        assert re.findall(r"\\(toprule|midrule|bottomrule)", body) == [
-            "toprule", "midrule", "bottomrule"
-        ]  # fmt: skip
-        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert text.count("Welch's t") == 1
+    for columns, rows in latex_tables(text):
         assert len(rows) > 1
-        assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(kinds) - 1}
+        assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {columns - 1}
+
+
+def latex_tables(text):
+    """How many columns each table declares, and its lines."""
+    pattern = r"\\begin\{(tabular|longtable)\}\{([^\n]*)\}\n(.*?)\\end\{\1\}"
+    for kind, head, body in re.findall(pattern, text, re.S):
+        rules = ["toprule", "midrule", "bottomrule"]
+        found = re.findall(r"\\(toprule|midrule|bottomrule)", body)
+        assert found == (rules if kind == "tabular" else [*rules[:2], *rules])
+        plain = re.sub(r">\{.*?\}p\{.*?\}", "l", head)
+        assert set(plain) <= {"l", "r"}
+        yield len(plain), [line for line in body.splitlines() if line.endswith(r" \\")]
+
+
+def test_the_latex_fits_a_page(tmp_path):
+    text = EXPERIMENT.replace("memory = [100]", "memory = [100, 200, 300]")
+    text = text.replace('c-cifar100"]', 'c-cifar100", "c-tinyimagenet"]')
+    experiment = make_experiment(tmp_path / "file", text.replace(', "F_T"', ""))
+    for number, cell in enumerate(experiment.cells()):
+        for config in experiment.configs(cell):
+            write_run(tmp_path / "runs" / f"{number}-{config.seed}", config, 20 + config.seed)
+    twice = [stated(21.5, source="tab:class cl forget"), stated(45.4, source="tab:ablation")]
+    for printed in ([stated(21.0)], twice):
+        found = outcome_tex(outcome_of(tmp_path / "runs", experiment, printing(A_T=printed)))
+        (grid,) = re.findall(r"\\begin\{table\}.*?\\end\{table\}", found, re.S)
+        memories = [rows[0].count("memory") for _, rows in latex_tables(grid)]
+        assert memories == ([3, 3, 3] if printed != twice else [2, 2, 2, 2, 1])
+        for line in grid.splitlines():
+            if line.endswith(r" \\"):
+                shown = re.sub(r"\$\\[a-z]+\$", "x", line.removesuffix(r" \\"))
+                assert len(shown) <= 95
+        shares = re.findall(r"p\{([\d.]+)\\linewidth\}", found)
+        assert shares and sum(map(float, shares)) < 1.5  # of the gains and of the list
+        assert found.count(r"\endhead") == 2 and "time a run" not in found
+
+
+def test_quotation_marks_are_of_any_font():
+    assert tex('a "b"') == "a ''b''"  # \textquotedbl is an error in the usual encoding
 
 
 @given(st.text())

@@ -6,8 +6,8 @@ from evenstream.report.tables.background import Background, Stated
 from evenstream.report.tables.contents import Contents, Further
 from evenstream.report.tables.folder import check_folder
 from evenstream.report.tables.found import FoundRun, Search, find_runs
-from evenstream.report.tables.layout import Table
 from evenstream.report.tables.outcome import Outcome, collect_outcome
+from evenstream.report.tables.table import Table
 from evenstream.report.tables.writing import write_tables
 
 __all__ = [

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from evenstream.report.formats import count
 from evenstream.report.tables.found import FoundRun, Search
-from evenstream.report.tables.layout import Table
 from evenstream.report.tables.outcome import Outcome
+from evenstream.report.tables.table import Table
 from evenstream.report.tables.verdicts import SIGNS
 
 

@@ -1,15 +1,20 @@
-r"""Tables as LaTeX: a fragment to \input into a document that loads booktabs."""
+r"""Tables as LaTeX: a fragment to \input into a document that loads a few usual packages."""
 
 from __future__ import annotations
 
-from evenstream.report.tables.layout import Table, tables
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evenstream.report.tables.layout import tables
 from evenstream.report.tables.outcome import Outcome
-from evenstream.report.tables.verdicts import RULE
+from evenstream.report.tables.table import Table
+from evenstream.report.tables.verdicts import RULE, SIGNS
 
 _SIGNS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
     "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     "±": r"$\pm$", "−": r"$-$", "–": "--", "×": r"$\times$", "·": r"$\cdot$", "≈": r"$\approx$",
     "▲": r"$\uparrow$", "▼": r"$\downarrow$", "◆": r"$\neq$", "†": r"$\dagger$", "τ": r"$\tau$",
     "…": r"\dots{}", "’": "'",
@@ -24,30 +29,138 @@ def escape(text: object) -> str:
 
 def outcome_tex(outcome: Outcome) -> str:
     """The fragment of one experiment."""
-    head = rf"% {' '.join(outcome.experiment.name.split())}: needs \usepackage{{booktabs}}"
-    found = [_table(outcome, number, table) for number, table in enumerate(tables(outcome))]
-    return "\n".join([head, *found])
-
-
-def _table(outcome: Outcome, number: int, table: Table) -> str:
-    kinds = "".join("l" if place in table.left else "r" for place in range(len(table.columns)))
-    rule = f" {RULE}" if "verdict" in table.columns else ""
-    title = f"{outcome.experiment.title}. {table.title}, at scale {table.scale}."
-    body = [rf"{' & '.join(map(escape, row))} \\" for row in table.rows]
-    return "\n".join(
-        [
-            r"\begin{table}[htb]",
-            r"\centering\footnotesize",
-            rf"\caption{{{escape(f'{title} {table.caption}{rule}')}}}",
-            rf"\label{{tab:{outcome.experiment.name}-{number + 1}}}",
-            rf"\begin{{tabular}}{{{kinds}}}",
-            r"\toprule",
-            rf"{' & '.join(map(escape, table.columns))} \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
+    head = rf"% {outcome.experiment.name}: needs \usepackage{{array, booktabs, longtable}}"
+    parts = [head]
+    compared = False
+    for number, table in enumerate(tables(outcome), 1):
+        caption = f"{outcome.experiment.title}. {table.title}, at scale {table.scale}."
+        lines = [
+            rf"\caption{{{escape(f'{caption} {table.caption}')}}}",
+            rf"\label{{tab:{outcome.experiment.name}-{number}}}",
         ]
+        form = _float if table.kind == "grid" else _long
+        parts += [*form(table, lines), ""]
+        compared = compared or "verdict" in table.columns
+    if compared:
+        parts += [rf"{{\footnotesize\noindent {escape(RULE)}\par}}", ""]
+    return "\n".join(parts)
+
+
+def _float(table: Table, caption: list[str]) -> list[str]:
+    """A float; columns that do not fit beside each other go below, with the rows named again."""
+    return [
+        r"\begin{table}[htb]",
+        rf"\centering{_SMALL}",
+        *caption,
+        *(line for part in _parts(table) for line in _tabular(part)),
+        r"\end{table}",
+    ]
+
+
+def _tabular(table: Table) -> list[str]:
+    return [
+        r"\par\medskip",
+        rf"\begin{{tabular}}{{{_kinds(table)}}}",
+        r"\toprule",
+        _line(table.columns),
+        r"\midrule",
+        *map(_line, table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def _long(table: Table, caption: list[str]) -> list[str]:
+    """A table that goes on over pages."""
+    table = _brief(table)
+    heads = [r"\toprule", _line(table.columns), r"\midrule"]
+    return [
+        rf"\begingroup{_SMALL}",
+        rf"\begin{{longtable}}{{{_kinds(table)}}}",
+        *caption,
+        r"\\",
+        *heads,
+        r"\endfirsthead",
+        *heads,
+        r"\endhead",
+        r"\bottomrule",
+        r"\endfoot",
+        *map(_line, table.rows),
+        r"\end{longtable}",
+        r"\endgroup",
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return rf"{' & '.join(map(escape, cells))} \\"
+
+
+# ---- what fits on a page -------------------------------------------------------------------------
+
+_SMALL = r"\scriptsize\setlength{\tabcolsep}{4pt}"
+_LINE, _BETWEEN = 95, 2
+"""Signs of that size that fit into a line of the narrowest usual page, 345 pt, and how many the
+space between two columns takes away."""
+_LEFT_OUT = ("time a run", "machine", "commit")
+"""Columns that are in the other files only."""
+
+
+def _parts(table: Table) -> list[Table]:
+    """A table cut into as few as fit, about equally wide; each begins with what names the rows."""
+    widths = [width + _BETWEEN for width in _widths(table)]
+    heads, columns = list(range(table.heads)), list(range(table.heads, len(widths)))
+    room = _LINE - sum(widths[place] for place in heads)
+    fit = max(1, room // max(widths[place] for place in columns))
+    parts = math.ceil(len(columns) / fit)
+    each = math.ceil(len(columns) / parts)
+    starts = range(0, len(columns), each)
+    return [_taken(table, [*heads, *columns[start : start + each]]) for start in starts]
+
+
+def _brief(table: Table) -> Table:
+    """Without some columns, and with verdicts as signs, which the rule explains."""
+    kept = [place for place, name in enumerate(table.columns) if name not in _LEFT_OUT]
+    found = _taken(table, kept)
+    if "verdict" not in found.columns:
+        return found
+    verdict = found.columns.index("verdict")
+    rows = [
+        tuple(_sign(text) if place == verdict else text for place, text in enumerate(row))
+        for row in found.rows
+    ]
+    return replace(found, rows=tuple(rows))
+
+
+def _sign(text: str) -> str:
+    for verdict, sign in SIGNS.items():
+        text = text.replace(f"{sign} {verdict}", sign)
+    return text
+
+
+def _taken(table: Table, places: Sequence[int]) -> Table:
+    """Some of the columns."""
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in places),
+        rows=tuple(tuple(row[place] for place in places) for row in table.rows),
+        left=frozenset(new for new, place in enumerate(places) if place in table.left),
     )
+
+
+def _kinds(table: Table) -> str:
+    """How LaTeX sets each column: those that are too wide for the page break their lines."""
+    widths = _widths(table)
+    wanted = list(widths)
+    while sum(widths) + _BETWEEN * len(widths) > _LINE and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    return "".join(
+        ("l" if place in table.left else "r")
+        if width == full
+        else rf">{{\raggedright\arraybackslash}}p{{{width / _LINE:.3f}\linewidth}}"
+        for place, (width, full) in enumerate(zip(widths, wanted, strict=True))
+    )
+
+
+def _widths(table: Table) -> list[int]:
+    """The longest text of each column."""
+    return [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from evenstream.report.formats import count, plain
 from evenstream.report.tables.metrics import Metric, metric_of
 from evenstream.report.tables.outcome import Gain, Measured, Outcome
+from evenstream.report.tables.pivot import pivot
+from evenstream.report.tables.table import Table, all_cells
 from evenstream.report.tables.wording import (
     commits,
     difference_text,
-    key_words,
     machines,
     metric_text,
     range_text,
@@ -27,32 +28,15 @@ _MOVABLE = ("machine", "commit", "metric", "seeds")
 """Columns that are said once, above the table, where all rows have the same."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table of text."""
-
-    title: str
-    scale: str
-    """In words, with all that is different from the experiment's own; part of every caption."""
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    marks: tuple[str, ...] = ()
-    """The verdict of each row, for its colour; nothing is said by the colour alone."""
-    left: frozenset[int] = field(default_factory=frozenset)
-    """Columns of words."""
-
-
 def tables(outcome: Outcome) -> list[Table]:
-    """All tables of an outcome: results and gains at each scale, then what was not run."""
+    """All tables of an outcome at each scale: results, gains, then all about every cell."""
     found = []
     for scale in outcome.cells:
         measured = [each for each in outcome.measured if each.scale == scale]
-        if measured:
-            found.append(_results(outcome, scale, measured))
         gains = [each for each in outcome.gains if each.scale == scale]
-        if gains:
-            found.append(_gains(outcome, scale, gains))
+        found += [pivot(outcome, scale, measured)] if measured else []
+        found += [_gains(outcome, scale, gains)] if gains else []
+        found += [_list(outcome, scale, measured)] if measured else []
     return found
 
 
@@ -73,10 +57,11 @@ def printed_table(outcome: Outcome) -> Table | None:
     ]
     metrics = [metric_of(metric) for _, metric, _ in entries]
     title = f"Printed by {outcome.background.by}, not run yet"
-    return _table(title, "", _fixed(fixed), metrics, rows, varying)
+    return _table(title, "", all_cells(fixed), metrics, rows, varying)
 
 
-def _results(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
+def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
+    """A row for each cell and metric, with how sure and how it was made."""
     varying, fixed = varying_keys(each.cell for each in measured)
     beside = any(each.comparisons for each in measured)
     rows = [
@@ -97,10 +82,11 @@ def _results(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Tabl
     marks = ["".join(found) if len(found) == 1 else "" for found in verdicts]
     metrics = [each.metric for each in measured]
     words = scale_words(outcome.experiment, scale)
-    caption = _fixed(fixed)
+    caption = all_cells(fixed)
     if outcome.background.by and not beside:
         caption = f"{outcome.background.by.capitalize()} prints nothing for these cells. {caption}"
-    return _table("Results", words, caption, metrics, rows, varying, marks)
+    found = _table("Every cell", words, caption, metrics, rows, varying, marks)
+    return replace(found, kind="detail")
 
 
 def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
@@ -140,7 +126,7 @@ def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
     metrics = [each.metric for each in gains]
     caption = (
         "LAS minus the same without it, paired by seed (of the same device and precision), with "
-        f"the 95 % interval of the mean difference. {_fixed(fixed)}"
+        f"the 95 % interval of the mean difference. {all_cells(fixed)}"
     )
     words = scale_words(outcome.experiment, scale)
     return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)
@@ -158,11 +144,6 @@ def _stated_gain(gain: Gain) -> str:
 
 def _keys(cell: Cell, varying: Iterable[str]) -> dict[str, str]:
     return {key: str(cell[key]) for key in varying}
-
-
-def _fixed(fixed: Mapping[str, object]) -> str:
-    words = ", ".join(key_words(key, value) for key, value in fixed.items())  # type: ignore[arg-type]
-    return f"All cells: {words}." if words else ""
 
 
 def _table(
@@ -199,4 +180,5 @@ def _table(
             for place, name in enumerate(columns)
             if name in (*varying, "metric", "verdict", "in words", "machine", "commit")
         ),
+        sum(name in (*varying, "metric") for name in columns),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from evenstream.report.tables.layout import Table, printed_table, tables
+from evenstream.report.tables.layout import printed_table, tables
 from evenstream.report.tables.outcome import Outcome
+from evenstream.report.tables.table import Table
 from evenstream.report.tables.verdicts import RULE
 
 

@@ -12,8 +12,9 @@ from evenstream.report.frame import frame
 from evenstream.report.html import breakable, card, code, details, escape, lines, scroll
 from evenstream.report.tables.contents import Contents, Further
 from evenstream.report.tables.figures import figures
-from evenstream.report.tables.layout import Table, printed_table, tables
+from evenstream.report.tables.layout import printed_table, tables
 from evenstream.report.tables.outcome import Outcome
+from evenstream.report.tables.table import Table
 from evenstream.report.tables.verdicts import RULE
 
 _LISTED = 200
@@ -86,6 +87,9 @@ def _source(outcome: Outcome) -> str:
 
 
 def _block(outcome: Outcome, table: Table) -> str:
+    if table.kind == "detail":
+        what = f"{table.title} at scale {table.scale}: {count(len(table.rows), 'row')} with "
+        return details(f"{what}intervals, times and machines", _html(table))
     own = table.scale.partition(":")[0] == outcome.experiment.base
     label = f'<span class="scale-label{"" if own else " smaller"}">{escape(table.scale)}</span>'
     return f'<div class="block"><h3>{escape(table.title)} {label}</h3>\n{_html(table)}</div>'
@@ -102,7 +106,10 @@ def _html(table: Table) -> str:
         mark = table.marks[number] if table.marks else ""
         kind = f' class="{mark}"' if mark in ("better", "worse") else ""
         cells = "".join(
-            f"<td{_class(table, place)}>{escape(text)}</td>" for place, text in enumerate(row)
+            f'<th scope="row"{_class(table, place)}>{escape(text)}</th>'
+            if place < table.heads
+            else f"<td{_class(table, place)}>{escape(text)}</td>"
+            for place, text in enumerate(row)
         )
         rows.append(f"<tr{kind}>{cells}</tr>")
     content = (
