@@ -589,6 +589,9 @@ def test_the_page_is_whole_and_loads_nothing(contents):
         assert name in ids
     assert "▲ better or ▼ worse: the interval leaves out zero" in text
     assert 'class="scale-label smaller">cpu: network slim-resnet18' in text
+    assert text.count('<table class="tables grid">') == 3  # at once; the lists after a click
+    assert text.count('<table class="tables detail">') == text.count("<details>") - 1 == 3
+    assert '<th scope="row" class="left">er-las</th>' in text
 
 
 def test_users_texts_are_escaped(tmp_path):

@@ -113,7 +113,7 @@ def _html(table: Table) -> str:
         )
         rows.append(f"<tr{kind}>{cells}</tr>")
     content = (
-        f'<table class="tables"><thead><tr>{heads}</tr></thead>'
+        f'<table class="tables {table.kind}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>\n{lines(rows)}\n</tbody></table>"
     )
     # Above the box and not in it, or it would scroll away with a wide table.
