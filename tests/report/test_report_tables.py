@@ -663,6 +663,21 @@ def test_methods_with_other_tasks_have_a_figure_of_their_own(tmp_path):
     ]
 
 
+def test_no_line_joins_different_streams(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["A_T", "train_seconds"]')
+    experiment = make_experiment(tmp_path / "file", text.replace("[100]", "[100, 200]"))
+    for number, cell in enumerate(experiment.cells()):
+        config = experiment.configs(cell)[0]
+        write_run(tmp_path / "runs" / str(number), config, 10 + number, train_seconds=number + 1.0)
+    html = page(Contents("T", "L", [outcome_of(tmp_path / "runs", experiment)]))
+    assert re.findall(r'<h3 id="figure-[^"]+">([^<]+)', html) == [
+        "Accuracy against training time: c-cifar10", "Accuracy against training time: c-cifar100"
+    ]  # fmt: skip
+    labels = dict.fromkeys(re.findall(r'aria-label="(Points: [^"]*)"', html))
+    assert [label.count("seconds") for label in labels] == [4, 4]  # two methods, two memories
+    assert html.count("At each point: memory.") == 2
+
+
 def test_bars_of_times(tmp_path):
     text = EXPERIMENT.replace('["A_T", "F_T"]', '["train_seconds"]')
     experiment = make_experiment(tmp_path / "file", text)

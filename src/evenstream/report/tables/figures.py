@@ -134,15 +134,29 @@ def _short(key: str) -> str:
 def _trade_off(
     measured: Sequence[Measured], times: Mapping[Cell, float], salt: str
 ) -> Iterator[_Parts]:
+    """A figure for each stream and whatever else is no number: a line joins numbers only."""
     accurate = [each for each in measured if each.metric.name == "A_T" and each.cell in times]
-    if len(accurate) < 2:
-        return
-    varying, fixed = varying_keys(each.cell for each in accurate)
+    methods = _methods(each.cell for each in accurate)
+    groups: dict[tuple[tuple[str, Value], ...], list[Measured]] = {}
+    for each in accurate:
+        named = tuple((key, v) for key, v in _but_method(each.cell) if not _numeric(v))
+        groups.setdefault(named, []).append(each)
+    for number, group in enumerate(groups.values()):
+        if len(group) > 1:
+            yield _trade_off_of(group, methods, times, f"{salt}-trade{number}")
+
+
+def _trade_off_of(
+    group: Sequence[Measured], methods: Sequence[_Method], times: Mapping[Cell, float], name: str
+) -> _Parts:
+    varying, fixed = varying_keys(each.cell for each in group)
     others = [key for key in varying if key != "method"]
     drawn = []
-    for method in _methods(each.cell for each in accurate):
-        own = [each for each in accurate if each.cell["method"] == method.name]
+    for method in methods:
+        own = [each for each in group if each.cell["method"] == method.name]
         own.sort(key=lambda each: times[each.cell])
+        if not own:
+            continue
         drawn.append(
             Line(
                 method.name, method.index,
@@ -150,8 +164,7 @@ def _trade_off(
                 np.array([each.interval.mean for each in own]),
                 np.array([np.nan if each.interval.std is None else each.interval.std
                           for each in own]),
-                tuple("/".join(str(each.cell[key]) for key in others if _numeric(each.cell[key]))
-                      for each in own),
+                tuple("/".join(str(each.cell[key]) for key in others) for each in own),
             )
         )  # fmt: skip
     caption = "Further up is more accurate, further left took less time."
@@ -163,11 +176,11 @@ def _trade_off(
         for x, y in zip(line.seconds, line.accuracy, strict=True)
     )
     charts = two_sizes(
-        lambda size, name: trade_off_svg(drawn, size, name), f"{salt}-trade", f"Points: {ends}."
+        lambda size, name: trade_off_svg(drawn, size, name), name, f"Points: {ends}."
     )
     best = [(line, f"{plain(float(line.accuracy.max()))} %") for line in drawn]
     title = f"Accuracy against training time{_group(fixed)}"
-    yield title, caption, legend(best, "Highest accuracy"), charts
+    return title, caption, legend(best, "Highest accuracy"), charts
 
 
 def _time_bars(outcome: Outcome, measured: Sequence[Measured], salt: str) -> Iterator[_Parts]:
