@@ -363,9 +363,21 @@ def test_times_are_compared_with_as_many_threads_only(tmp_path):
 
 
 def test_scales_in_words(experiment):
-    assert scale_words(experiment, "full") == "full: as in the file"
-    assert scale_words(experiment, "cpu") == "cpu: network slim-resnet18"
-    assert scale_words(experiment, "smoke") == "smoke: network mlp; stream c-digits; memory 50"
+    outcome = collect_outcome(experiment, [])
+    assert scale_words(outcome, "full") == "full: as in the file"
+    assert scale_words(outcome, "cpu") == "cpu: network slim-resnet18"
+    assert scale_words(outcome, "smoke") == "smoke: network mlp; stream c-digits; memory 50"
+
+
+def test_what_a_users_experiment_reproduces(tmp_path):
+    text = EXPERIMENT.replace("seeds = 2", 'seeds = 2\nsource = "Table 2"', 1)
+    experiment = make_experiment(tmp_path / "file", text)
+    runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
+    own = page(Contents("T", "L", [outcome_of(runs, experiment)]))
+    assert ">Reproduces: Table 2<" in own
+    assert "full: as in the file" in own and "full protocol" not in own
+    known = page(Contents("T", "L", [outcome_of(runs, experiment, printing(A_T=[stated(1)]))]))
+    assert ">In the paper: Table 2<" in known and "full: full protocol" in known
 
 
 @pytest.fixture

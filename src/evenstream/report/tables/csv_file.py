@@ -87,7 +87,7 @@ def _head(outcome: Outcome, cell: Cell, scale: str) -> dict[str, Any]:
         "experiment": outcome.experiment.name,
         **dict(cell.keys),
         "scale": scale,
-        "scale_in_words": scale_words(outcome.experiment, scale),
+        "scale_in_words": scale_words(outcome, scale),
     }
 
 

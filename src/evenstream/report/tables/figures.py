@@ -42,7 +42,7 @@ def figures(outcome: Outcome) -> str:
     found = []
     for scale, cells in outcome.cells.items():
         measured = [each for each in outcome.measured if each.scale == scale]
-        words = scale_words(outcome.experiment, scale)
+        words = scale_words(outcome, scale)
         for number, figure in enumerate(_at(outcome, cells, measured, scale)):
             title, caption, key, content = figure
             caption = f"{caption} <strong>At scale {escape(words)}.</strong>"

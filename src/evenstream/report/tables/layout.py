@@ -81,7 +81,7 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     verdicts = [{comparison.verdict for comparison in each.comparisons} for each in measured]
     marks = ["".join(found) if len(found) == 1 else "" for found in verdicts]
     metrics = [each.metric for each in measured]
-    words = scale_words(outcome.experiment, scale)
+    words = scale_words(outcome, scale)
     caption = all_cells(fixed)
     if outcome.background.by and not beside:
         caption = f"{outcome.background.by.capitalize()} prints nothing for these cells. {caption}"
@@ -128,7 +128,7 @@ def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
         "LAS minus the same without it, paired by seed (of the same device and precision), with "
         f"the 95 % interval of the mean difference. {all_cells(fixed)}"
     )
-    words = scale_words(outcome.experiment, scale)
+    words = scale_words(outcome, scale)
     return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)
 
 

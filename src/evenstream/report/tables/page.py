@@ -82,8 +82,9 @@ def _experiment(outcome: Outcome) -> str:
 
 
 def _source(outcome: Outcome) -> str:
-    source = outcome.experiment.source
-    return f'<p class="quiet">In {outcome.background.by}: {escape(source)}</p>' if source else ""
+    source, by = outcome.experiment.source, outcome.background.by
+    where = f"In {by}: {source}" if by else f"Reproduces: {source}"
+    return f'<p class="quiet">{escape(where)}</p>' if source else ""
 
 
 def _block(outcome: Outcome, table: Table) -> str:

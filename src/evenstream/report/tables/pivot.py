@@ -65,7 +65,7 @@ def pivot(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     caption += [_seeds(measured)]
     return Table(
         "Results",
-        scale_words(experiment, scale),
+        scale_words(outcome, scale),
         " ".join(part for part in caption if part),
         (*down, *heads),
         tuple((*map(str, row), *text) for row, text in zip(rows, texts, strict=True)),

@@ -8,14 +8,16 @@ from evenstream.report.formats import count, plain
 from evenstream.report.tables.background import Stated
 from evenstream.report.tables.found import FoundRun
 from evenstream.report.tables.metrics import Metric
+from evenstream.report.tables.outcome import Outcome
 from evenstream.statistics import Interval
-from evenstream.sweep.experiment import Cell, Experiment, Value
+from evenstream.sweep.experiment import Cell, Value
 
 
-def scale_words(experiment: Experiment, scale: str) -> str:
+def scale_words(outcome: Outcome, scale: str) -> str:
     """A scale with all that is different about it: "cpu: network slim-resnet18"."""
+    experiment = outcome.experiment
     if scale == experiment.base:
-        return f"{scale}: {'full protocol' if experiment.source else 'as in the file'}"
+        return f"{scale}: {'full protocol' if outcome.background.by else 'as in the file'}"
     other = experiment.scales[scale]
     different = {
         **{key: value for key, value in other.settings.items()
