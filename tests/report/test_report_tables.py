@@ -369,6 +369,22 @@ def test_scales_in_words(experiment):
     assert scale_words(outcome, "smoke") == "smoke: network mlp; stream c-digits; memory 50"
 
 
+def test_scales_in_words_say_which_cells_are_different(tmp_path):
+    rules = """
+[[scale.cpu.when]]
+match = { method = "er" }
+set = { lr = 0.1 }
+[[scale.cpu.when]]
+match = { method = ["er-las"], memory = [100], stream = ["c-cifar10", "c-cifar100"] }
+set = { lr = 0.2, batch = 5 }
+"""
+    outcome = collect_outcome(make_experiment(tmp_path / "file", EXPERIMENT + rules), [])
+    cells = "er-las, memory 100, c-cifar10 or c-cifar100"
+    assert scale_words(outcome, "cpu") == (
+        f"cpu: network slim-resnet18; lr 0.1 for er; lr 0.2 for {cells}; batch 5 for {cells}"
+    )
+
+
 def test_what_a_users_experiment_reproduces(tmp_path):
     text = EXPERIMENT.replace("seeds = 2", 'seeds = 2\nsource = "Table 2"', 1)
     experiment = make_experiment(tmp_path / "file", text)

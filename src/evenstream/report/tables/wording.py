@@ -10,7 +10,7 @@ from evenstream.report.tables.found import FoundRun
 from evenstream.report.tables.metrics import Metric
 from evenstream.report.tables.outcome import Outcome
 from evenstream.statistics import Interval
-from evenstream.sweep.experiment import Cell, Value
+from evenstream.sweep.experiment import Cell, Match, Value
 
 
 def scale_words(outcome: Outcome, scale: str) -> str:
@@ -24,10 +24,20 @@ def scale_words(outcome: Outcome, scale: str) -> str:
            if experiment.settings.get(key) != value},
         **{key: ", ".join(map(str, values)) for key, values in other.grid.items()
            if not set(values) <= set(experiment.grid[key])},
-        **{key: value for rule in other.when for key, value in rule.settings.items()},
     }  # fmt: skip
     parts = [f"{_name(key)} {value}" for key, value in different.items()]
+    parts += [
+        f"{_name(key)} {value}{_condition(rule.match)}"
+        for rule in other.when
+        for key, value in rule.settings.items()
+    ]
     return f"{scale}: {'; '.join(parts) or 'fewer seeds'}"
+
+
+def _condition(match: Match) -> str:
+    """Which cells a rule is for: " for er or mir, memory 100"; nothing if for all."""
+    words = [key_words(key, " or ".join(map(str, v))) for key, v in match.wanted.items()]
+    return f" for {', '.join(words)}" if words else ""
 
 
 def _name(key: str) -> str:
