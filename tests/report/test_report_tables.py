@@ -359,6 +359,36 @@ def test_times_are_compared_with_as_many_threads_only(tmp_path):
     assert machines[2] == "A Processor, 2 cores, 2 threads, float32"
 
 
+def test_a_run_that_was_resumed_elsewhere(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["train_seconds"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    first = {"cpu": "Old", "cores": 2, "commit": "a1b2"}
+    sessions = [
+        [],
+        [{"step": 5}],  # the same again
+        [{"step": 5, "commit": "c3d4"}],
+        [{"step": 5, "cpu": "New", "cores": 8, "commit": None, "evenstream": "2"}, {"step": 9}],
+        "damaged",
+        [None, {"step": 1, "cpu": "New"}],
+    ]
+    for seed, resumed in enumerate(sessions):
+        for method in ("er", "er-las"):
+            config = config_of(experiment, seed, method=method, **CIFAR10)
+            folder = write_run(tmp_path / "runs" / f"{method}{seed}", config)
+            (folder / "env.json").write_text(json.dumps({**first, "resumed": resumed}))
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    runs = {run.config.seed: run for run in outcome.runs}
+    old, new = "Old, 2 cores, 1 thread, float32", "New, 8 cores, 1 thread, float32"
+    assert [runs[seed].commit for seed in range(5)] == [
+        "a1b2", "a1b2", "a1b2 -> c3d4", "a1b2 -> version 2 -> a1b2", "a1b2"
+    ]  # fmt: skip
+    assert [runs[seed].machine for seed in range(5)] == [
+        old, old, old, f"{old} -> {new} -> {old}", old
+    ]  # fmt: skip
+    ratios = measured(outcome, "train_seconds_ratio")["full", "er", "c-cifar10"]
+    assert list(ratios.values) == [0, 1, 2, 4]  # no time of a run that changed its machine
+
+
 # ---- words and files -----------------------------------------------------------------------------
 
 

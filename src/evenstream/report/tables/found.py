@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -58,8 +59,19 @@ class FoundRun:
 
     @property
     def machine(self) -> str:
-        """What it was computed on, and with how many threads: what its time depends on."""
-        env, metrics = self.run.env, self.run.metrics
+        """What it was computed on, and with how many threads: what its time depends on.
+
+        Of a run that was resumed elsewhere all machines, in their order.
+        """
+        return _in_order(map(self._machine, self._sessions))
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all of it was computed on the same kind of machine."""
+        return len(set(map(self._machine, self._sessions))) == 1
+
+    def _machine(self, env: Mapping[str, Any]) -> str:
+        metrics = self.run.metrics
         gpu = metrics.get("device") != "cpu" and env.get("gpu")
         cores, threads = env.get("cores"), metrics.get("threads")
         parts = [
@@ -71,6 +83,14 @@ class FoundRun:
         return ", ".join(str(part) for part in parts if part) or "unknown"
 
     @property
+    def _sessions(self) -> list[Mapping[str, Any]]:
+        """What the run was begun with, then what it was resumed with each time."""
+        first = self.run.env
+        resumed = first.get("resumed")
+        later = resumed if isinstance(resumed, list) else []
+        return [first, *({**first, **each} for each in later if isinstance(each, dict))]
+
+    @property
     def precision(self) -> tuple[object, object]:
         """Device and type of numbers, on which the result depends a little."""
         metrics = self.run.metrics
@@ -78,11 +98,19 @@ class FoundRun:
 
     @property
     def commit(self) -> str:
-        """The commit that it was computed with, or else the version."""
-        env = self.run.env
-        if env.get("commit"):
-            return str(env["commit"])
-        return f"version {env['evenstream']}" if env.get("evenstream") else "unknown"
+        """The commits that it was computed with, or else the versions."""
+        return _in_order(map(_commit, self._sessions))
+
+
+def _commit(env: Mapping[str, Any]) -> str:
+    if env.get("commit"):
+        return str(env["commit"])
+    return f"version {env['evenstream']}" if env.get("evenstream") else "unknown"
+
+
+def _in_order(values: Iterable[str]) -> str:
+    """Values one after the other; those that stay the same once."""
+    return " -> ".join(value for value, _ in itertools.groupby(values))
 
 
 @dataclass

@@ -123,11 +123,12 @@ class Outcome:
         return found
 
     def _ratios(self, scale: str, cell: Cell, seeds: Seeds) -> dict[int, float]:
-        """Training time over that of ER-LAS, seed by seed; only on the same kind of machine."""
+        """Training time over that of ER-LAS, seed by seed; only if all on one kind of machine."""
         other = self.cells[scale].get(_with_method(cell, _RATIO_TO), {})
         found = {}
         for seed, run in seeds.items():
-            if seed in other and other[seed].machine == run.machine:
+            same = seed in other and other[seed].machine == run.machine
+            if same and run.one_machine:
                 time, base = (
                     numbers("train_seconds", each.run.metrics) for each in (run, other[seed])
                 )
