@@ -31,14 +31,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with its confidence interval.
+    """A mean, or a difference of two, with its confidence interval.
 
     Attributes:
-        mean: the mean of the differences.
-        low: lower end of the interval; `None` with fewer than two pairs.
-        high: upper end of the interval; `None` with fewer than two pairs.
-        n: the number of pairs.
-        std: sample standard deviation of the differences; `None` with fewer than two pairs.
+        mean: the mean of the values or of the paired differences, or the difference of two means.
+        low: lower end of the interval; `None` with a single value or pair.
+        high: upper end of the interval; `None` with a single value or pair.
+        n: the number of values or pairs; of two separate means the smaller number.
+        std: sample standard deviation of the values or differences; `None` with a single one, and
+            for two separate means, which have one each.
     """
 
     mean: float

@@ -14,9 +14,9 @@ def plain(value: float | None, digits: int = 1) -> str:
     return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 1) -> str:
     """Return a number with its sign; zero has none."""
-    text = plain(value)
+    text = plain(value, digits)
     return text if text.startswith("−") or float(text) == 0 else f"+{text}"
 
 
@@ -32,13 +32,13 @@ def seconds_digits(entry: Mapping[str, Any]) -> int:
     return 2 if mean is not None and mean < 10 else 1
 
 
-def format_interval(interval: Mapping[str, Any] | None) -> str:
+def format_interval(interval: Mapping[str, Any] | None, digits: int = 1) -> str:
     """Return "+mean [low, high]", the mean alone for one pair, or a dash."""
     if interval is None:
         return "–"
     if interval["low"] is None:
-        return signed(interval["mean"])
-    mean, low, high = (signed(interval[key]) for key in ("mean", "low", "high"))
+        return signed(interval["mean"], digits)
+    mean, low, high = (signed(interval[key], digits) for key in ("mean", "low", "high"))
     return f"{mean} [{low}, {high}]"
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from evenstream.report.formats import count, plain
+from evenstream.report.formats import count, format_interval, format_spread, plain, signed
 from evenstream.report.tables.metrics import Metric, metric_of
 from evenstream.report.tables.outcome import Gain, Measured, Outcome
 from evenstream.report.tables.pivot import pivot
 from evenstream.report.tables.table import Table, all_cells
+from evenstream.report.tables.verdicts import Comparison
 from evenstream.report.tables.wording import (
     commits,
-    difference_text,
     machines,
     metric_text,
     range_text,
     scale_words,
-    spread_text,
     stated_text,
     varying_keys,
 )
@@ -68,7 +67,7 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
         {
             **_keys(each.cell, varying),
             "metric": each.metric.name,
-            "ours": spread_text(each.interval, each.metric.digits),
+            "ours": format_spread(each.interval.as_dict(), each.metric.digits),
             "seeds": str(len(each.values)),
             "95 % interval": range_text(each.interval, each.metric.digits),
             **(_beside(outcome, each) if beside else {}),
@@ -98,11 +97,16 @@ def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
     label = "" if each.scale == outcome.experiment.base else f" (at {each.scale})"
     return {
         by: " or ".join(stated_text(c.stated, source=several) for c in each.comparisons),
-        "difference": " or ".join(
-            difference_text(c.difference, c.interval, each.metric.digits) for c in each.comparisons
-        ),
+        "difference": " or ".join(_difference(c, each.metric) for c in each.comparisons),
         "verdict": " or ".join(dict.fromkeys(c.text for c in each.comparisons)) + label,
     }
+
+
+def _difference(comparison: Comparison, metric: Metric) -> str:
+    """Ours minus the printed number, with the interval if there is one."""
+    if comparison.interval is None:
+        return signed(comparison.difference, metric.digits)
+    return format_interval(comparison.interval.as_dict(), metric.digits)
 
 
 def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
@@ -116,7 +120,7 @@ def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
             "metric": each.metric.name,
             "without LAS": plain(each.means[0], each.metric.digits),
             "with LAS": plain(each.means[1], each.metric.digits),
-            "gain": difference_text(each.interval.mean, each.interval, each.metric.digits),
+            "gain": format_interval(each.interval.as_dict(), each.metric.digits),
             "seeds": str(len(each.seeds)),
             "in words": each.words,
             **({f"gain in {by}": _stated_gain(each)} if beside else {}),
@@ -137,7 +141,7 @@ def _stated_gain(gain: Gain) -> str:
         return "–"
     several = len(gain.stated) > 1
     return " or ".join(
-        difference_text(each.mean, None, each.decimals) + (f" ({each.source})" if several else "")
+        signed(each.mean, each.decimals) + (f" ({each.source})" if several else "")
         for each in gain.stated
     )
 

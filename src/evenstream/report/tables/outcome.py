@@ -10,7 +10,7 @@ from statistics import fmean
 from evenstream.report.tables.background import Background, Stated, distinct
 from evenstream.report.tables.found import HOW, FoundRun
 from evenstream.report.tables.metrics import Metric, metric_of, names_of, numbers
-from evenstream.report.tables.verdicts import Comparison, compare
+from evenstream.report.tables.verdicts import SIGNS, Comparison, compare, judge
 from evenstream.statistics import Interval, mean_interval, paired_difference
 from evenstream.sweep.experiment import Cell, Experiment
 from evenstream.sweep.identity import run_key
@@ -73,12 +73,9 @@ class Gain:
     @property
     def words(self) -> str:
         """Whether the gain is more than luck with the seeds."""
-        if self.interval.low is None:
-            return "· one seed"
-        if not self.interval.excludes_zero:
-            return "≈ no clear difference"
-        good = (self.interval.mean > 0) == (self.metric.better == "higher")
-        return "▲ LAS better" if good else "▼ LAS worse"
+        verdict = judge(self.interval, self.metric)
+        who = "LAS " if verdict in ("better", "worse") else ""
+        return f"{SIGNS[verdict]} {who}{verdict}"
 
 
 @dataclass(frozen=True)

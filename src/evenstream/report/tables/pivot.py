@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenstream.report.formats import count
+from evenstream.report.formats import count, format_spread
 from evenstream.report.tables.background import Stated, distinct
 from evenstream.report.tables.metrics import Metric
 from evenstream.report.tables.outcome import Measured, Outcome
@@ -14,7 +14,6 @@ from evenstream.report.tables.wording import (
     key_words,
     metric_text,
     scale_words,
-    spread_text,
     stated_text,
     varying_keys,
 )
@@ -98,7 +97,7 @@ def _text(
     if cell is None:
         return ""
     each = found.get((cell, metric))
-    ours = "–" if each is None else spread_text(each.interval, metric.digits)
+    ours = "–" if each is None else format_spread(each.interval.as_dict(), metric.digits)
     if not beside:
         return ours
     stated: Sequence[Stated] = (

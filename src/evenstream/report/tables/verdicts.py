@@ -63,10 +63,13 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> Comparis
     assert found.low is not None and found.high is not None
     low, high = found.low - stated.rounding, found.high + stated.rounding
     interval = Interval(found.mean, low, high, found.n, None)
-    return Comparison(stated, difference, interval, _verdict(interval, metric))
+    return Comparison(stated, difference, interval, judge(interval, metric))
 
 
-def _verdict(interval: Interval, metric: Metric) -> Verdict:
+def judge(interval: Interval, metric: Metric) -> Verdict:
+    """What the interval of a difference says about a metric."""
+    if interval.low is None:
+        return "one seed"
     if not interval.excludes_zero:
         return "no clear difference"
     if metric.better == "neither":

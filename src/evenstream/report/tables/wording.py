@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from evenstream.report.formats import count, plain
+from evenstream.report.formats import plain
 from evenstream.report.tables.background import Stated
 from evenstream.report.tables.found import FoundRun
 from evenstream.report.tables.metrics import Metric
@@ -59,31 +59,11 @@ def key_words(key: str, value: Value) -> str:
     return str(value) if key in ("method", "stream") else f"{_name(key)} {value}"
 
 
-def spread_text(interval: Interval, digits: int) -> str:
-    """Mean ± deviation."""
-    mean = plain(interval.mean, digits)
-    return mean if interval.std is None else f"{mean} ± {interval.std:.{digits}f}"
-
-
 def range_text(interval: Interval | None, digits: int) -> str:
     """The ends of an interval, or a dash."""
     if interval is None or interval.low is None:
         return "–"
     return f"{plain(interval.low, digits)} to {plain(interval.high, digits)}"
-
-
-def signed_text(value: float, digits: int) -> str:
-    """A difference with its sign."""
-    text = plain(value, digits)
-    return text if text.startswith("−") or float(text) == 0 else f"+{text}"
-
-
-def difference_text(value: float, interval: Interval | None, digits: int) -> str:
-    """A difference with its interval."""
-    text = signed_text(value, digits)
-    if interval is None or interval.low is None or interval.high is None:
-        return text
-    return f"{text} [{signed_text(interval.low, digits)}, {signed_text(interval.high, digits)}]"
 
 
 def stated_text(stated: Stated, *, source: bool) -> str:
@@ -110,11 +90,6 @@ def machines(runs: Iterable[FoundRun]) -> str:
 def commits(runs: Iterable[FoundRun]) -> str:
     """The code that runs were computed with."""
     return _all(run.commit for run in runs)
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    """How many seeds: "1 seed", "5 seeds"."""
-    return count(len(seeds), "seed")
 
 
 def _all(values: Iterable[str]) -> str:
