@@ -93,7 +93,6 @@ def test_committed_runs_are_found_and_beside_the_paper(tmp_path):
     found = {outcome.experiment.name: outcome for outcome in contents.with_runs}
     assert contents.search.problems == []
     gains = found["replay-gains"]
-    assert gains.experiment.base not in gains.cells or "cpu" in gains.cells
     er, las = (
         next(each for each in gains.measured if each.scale == "cpu" and each.cell == where)
         for where in (
