@@ -1,4 +1,5 @@
 import html
+import json
 import re
 import shutil
 import subprocess
@@ -59,6 +60,8 @@ PROBE = """<script>addEventListener("load", () => {
         found.push("texts overlap: " + texts[i].textContent + " | " + texts[j].textContent);
     }
   }
+  for (const e of document.querySelectorAll(".legend .method"))
+    if (e.getBoundingClientRect().height > 60) found.push("name is squeezed: " + e.textContent);
   for (const e of document.querySelectorAll("h1,h2,h3,p,li,dd,td,th,code")) {
     if (e.closest(".scroll, details")) continue;
     const head = e.closest("thead");  // on narrow screens it is kept for screen readers only
@@ -115,13 +118,22 @@ def test_nothing_overflows(small_report, large_report, tmp_path):
     assert [html.unescape(text) for text in found] == expected
 
 
-def test_wide_tables_scroll_in_their_box(tmp_path):
-    text = EXPERIMENT.replace('["A_T", "F_T"]', '["A_T", "train_seconds", "prediction_share"]')
+TIMES = {"train_seconds": [Stated(84.7, None, 10, 1, "one table")],
+         "train_seconds_ratio": [Stated(1.02, None, 10, 2, "one table")]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("metrics", "charts", "further"),
+    [(["A_T", "train_seconds", "prediction_share"], 2, {}), (["train_seconds"], 1, TIMES)],
+)
+def test_wide_tables_scroll_in_their_box(tmp_path, metrics, charts, further):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', json.dumps(metrics))
     experiment = make_experiment(tmp_path / "file", text)
     runs = fill(
         tmp_path / "runs", experiment, {"er": [20, 21], "er-las": [50, 51]}, stream="c-cifar10"
     )
     printed = {"A_T": [Stated(9.3, 0.7, 10, 1, "one table"), Stated(10.7, 0.4, 10, 1, "another")]}
+    printed |= further
     background = Background(lambda cell, scale: printed, "the paper", ("A note.",), "a command")
     outcome = collect_outcome(experiment, find_runs([runs]).runs, background)
     report = write_tables(Contents("Tables", "Lead.", [outcome]), tmp_path / "report")
@@ -133,7 +145,7 @@ def test_wide_tables_scroll_in_their_box(tmp_path):
     dom = chromium(tmp_path, page, "--window-size=1400,1200", "--dump-dom", light)
     found = re.findall(r'<pre class="found">(.*?)</pre>', dom, re.S)
     assert [html.unescape(text) for text in found] == [
-        f"width={width} charts=2 ground=rgb(244, 246, 249) problems=[]" for width in widths
+        f"width={width} charts={charts} ground=rgb(244, 246, 249) problems=[]" for width in widths
     ]
 
 

@@ -488,8 +488,8 @@ def test_results_have_the_form_of_the_experiments_table(tmp_path):
         ("er-las", "– / 21.0 ± 1.0", "61.0 ± 1.4 / 21.0 ± 1.0 ▲"),
     )
     assert table.caption == (
-        "Each cell: ours / the paper. A_T: final average accuracy (%, higher is better). "
-        "1 to 2 seeds each."
+        "Each cell: ours / the paper, where it prints a number. A_T: final average accuracy "
+        "(%, higher is better). 1 to 2 seeds each."
     )
     (alone,) = grids_of(outcome_of(tmp_path / "runs", experiment))
     assert alone.rows == (("er", "20.5 ± 0.7", "33.0"), ("er-las", "–", "61.0 ± 1.4"))
@@ -500,7 +500,7 @@ def test_several_metrics_stand_beside_each_other(contents):
     (outcome,) = contents.outcomes
     full, cpu, _ = grids_of(outcome)
     assert full.columns == ("method", "A_T", "F_T")
-    assert full.rows[0] == ("er", "21.0 ± 1.0 / 21.5 ± 1.0 or 45.4 ± 1.0 ≈▼", "79.0 ± 1.0 / –")
+    assert full.rows[0] == ("er", "21.0 ± 1.0 / 21.5 ± 1.0 or 45.4 ± 1.0 ≈▼", "79.0 ± 1.0")
     assert "All cells: c-cifar10, memory 100." in full.caption
     assert cpu.rows[0][1].endswith(" ▲▼")
 

@@ -63,7 +63,7 @@ def _overview(contents: Contents) -> str:
         )
     )  # fmt: skip
     table = (
-        f'<table class="tables"><thead><tr>{heads}</tr></thead><tbody>\n{lines(rows)}\n'
+        f'<table class="tables overview"><thead><tr>{heads}</tr></thead><tbody>\n{lines(rows)}\n'
         "</tbody></table>"
     )
     rule = f'<p class="quiet">{escape(RULE)}</p>' if contents.compared else ""

@@ -58,7 +58,7 @@ def pivot(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
         for column in columns
         for metric in metrics
     ]
-    caption = [f"Each cell: ours / {by}." if beside else ""]
+    caption = [f"Each cell: ours / {by}, where it prints a number." if beside else ""]
     caption += [all_cells(common)]
     caption += [f"{metric_text(metric)}." for metric in metrics]
     caption += [_seeds(measured)]
@@ -105,7 +105,9 @@ def _text(
         if each is None
         else each.stated
     )
-    printed = " or ".join(stated_text(value, source=False) for value in stated) or "–"
+    if not stated:
+        return ours
+    printed = " or ".join(stated_text(value, source=False) for value in stated)
     verdicts = [] if each is None else [comparison.verdict for comparison in each.comparisons]
     signs = "".join(dict.fromkeys(SIGNS[verdict] for verdict in verdicts if verdict in _SAID))
     return f"{ours} / {printed} {signs}".strip()
