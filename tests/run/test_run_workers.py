@@ -77,7 +77,8 @@ def test_request_to_stop(tmp_path):
 def test_workers_do_not_outlive_their_parent(tmp_path, number):
     """Killed or interrupted twice, the parent leaves no process that goes on writing."""
     code = f"""
-import sys, threading
+import signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in background
 sys.path.insert(0, {str(HERE)!r})
 from collections import deque
 import worker_jobs
