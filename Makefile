@@ -22,7 +22,7 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## speed as ratios measured side by side, beside the targets (under ten minutes)
+bench: $(READY)  ## speed as ratios measured side by side, beside the targets
 	$(BIN)/python -m benchmarks
 
 bench-full: $(READY)  ## the same with 200 pairs of every line (hours); memory of a stream of image files
