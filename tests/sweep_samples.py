@@ -9,7 +9,8 @@ from evenstream.run.many import Job
 from evenstream.run.workers import Answer, attempt
 from evenstream.sweep.backends import Backend
 from evenstream.sweep.engine import Report
-from evenstream.sweep.experiment import Experiment, read_experiment
+from evenstream.sweep.experiment import Experiment
+from evenstream.sweep.experiment_file import read_experiment
 
 SMALL = """
 network = "mlp"

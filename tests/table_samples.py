@@ -7,10 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evenstream.report.tables import Background, Contents, Stated, collect_outcome, find_runs
+from evenstream.report.tables.layout import tables
 from evenstream.run.config import RunConfig
-from evenstream.sweep.experiment import Cell, Experiment, read_experiment
+from evenstream.sweep.experiment import Cell, Experiment
+from evenstream.sweep.experiment_file import read_experiment
 
 ENV = {"evenstream": "0.1.0", "commit": "abc1234", "cpu": "A Processor", "cores": 2}
+
+CIFAR10 = {"stream": "c-cifar10"}
 
 EXPERIMENT = """
 name = "own"
@@ -82,3 +87,46 @@ def fill(
             config = config_of(experiment, seed, method=method, **keys)
             write_run(folder / f"{method}-{len(list(folder.glob('*')))}", config, value)
     return folder
+
+
+def stated(mean, std=1.0, decimals=1, source="tab:one", runs=10):
+    return Stated(mean, std, runs, decimals, source)
+
+
+def printing(**numbers):
+    """A background that prints the same numbers for every cell but those of `smoke`."""
+    return Background(
+        lambda cell, scale: {} if scale == "smoke" else numbers, "the paper", ("A note.",), "do it"
+    )
+
+
+def outcome_of(folder, experiment, background=None):
+    return collect_outcome(experiment, find_runs([folder]).runs, background)
+
+
+def measured(outcome, metric="A_T"):
+    return {
+        (each.scale, each.cell["method"], each.cell["stream"]): each
+        for each in outcome.measured
+        if each.metric.name == metric
+    }
+
+
+def details_of(outcome):
+    """The lists of all cells, one for each scale."""
+    return [table for table in tables(outcome) if table.kind == "detail"]
+
+
+def grids_of(outcome):
+    return [table for table in tables(outcome) if table.kind == "grid"]
+
+
+def sample_contents(runs: Path, experiment: Experiment) -> Contents:
+    """Runs at all scales, printed numbers that contradict each other."""
+    fill(runs, experiment, {"er": [20, 21, 22], "er-las": [50, 51, 52]}, **CIFAR10)
+    for seed in (0, 1):
+        write_run(runs / f"cpu{seed}", config_of(experiment, seed, "cpu", method="er"), 30 + seed)
+    write_run(runs / "smoke", config_of(experiment, 0, "smoke", method="er"), 70)
+    twice = [stated(21.5, source="tab:one"), stated(45.4, source="tab:two")]
+    outcome = outcome_of(runs, experiment, printing(A_T=twice, A_T_gain=[stated(9.9, None)]))
+    return Contents("Title", "Lead.", [outcome])

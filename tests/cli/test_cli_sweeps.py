@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,31 @@ def test_failures(run, table, tmp_path):
     assert json.loads(record.read_text())["attempts"] == 1
 
 
+def test_settings_from_the_command_line(run, table, tmp_path, monkeypatch):
+    """Runs of another precision or from given weights fill the same cells, and are told apart."""
+    from evenstream import paper
+    from evenstream.run.config import RunConfig
+    from evenstream.sweep.experiment_file import read_experiment
+
+    file = write_experiment(tmp_path, table, name="own")
+    file.write_text(file.read_text().replace('dtype = "float32"\n', 'weights = "?"\n'))
+    monkeypatch.setattr(paper, "experiments", lambda: {"own": read_experiment(file)})
+    few = ["--cells", "memory=6", "method=er", "--seeds", "1"]
+    status, _, err = run("paper", "run", "own", *few)
+    assert status == 2 and "name the file with --weights" in err
+    status, _, err = run("paper", "run", "own", *few, "--weights", "no.pth")
+    assert status == 2 and "the weights cannot be read" in err
+    assert not (tmp_path / "out").exists()
+    assert run("paper", "run", "own", *few, "--weights", "none", "--dtype", "bfloat16")[0] == 0
+    (folder,) = (tmp_path / "out/store/runs").iterdir()
+    found = RunConfig.read(folder)
+    assert (found.dtype, found.weights, found.device) == ("bfloat16", "", "cpu")
+    assert "│ 0/8 " in run("paper", "list")[1]  # from scratch, and the cells are not
+    found = replace(found, weights="base.pth", weights_sha256="12345678abcd")
+    found.write(folder)
+    assert "│ 1/8 " in run("paper", "list")[1]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -96,7 +122,7 @@ def test_paper_list(run):
 
 def test_paper_list_knows_what_was_run(run, table, tmp_path, monkeypatch):
     from evenstream import paper
-    from evenstream.sweep.experiment import read_experiment
+    from evenstream.sweep.experiment_file import read_experiment
 
     experiment = read_experiment(write_experiment(tmp_path, table, name="own"))
     monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
@@ -115,7 +141,7 @@ def test_paper_list_knows_what_was_run(run, table, tmp_path, monkeypatch):
 
 def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):
     from evenstream import paper
-    from evenstream.sweep.experiment import read_experiment
+    from evenstream.sweep.experiment_file import read_experiment
 
     experiment = read_experiment(write_experiment(tmp_path, "c-mnist", name="own"))
     monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
@@ -126,13 +152,15 @@ def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):
 
 
 def test_the_file_in_the_documentation_is_right(tmp_path):
-    from evenstream.sweep.experiment import check_options, read_experiment
+    from evenstream.sweep.experiment import check_options
+    from evenstream.sweep.experiment_file import read_experiment
+    from evenstream.sweep.plan import make_plan
 
     text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
     file = tmp_path / "tau.toml"
     file.write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
     experiment = read_experiment(file)
-    check_options(experiment)
+    check_options(make_plan(experiment).runs())
     assert len(experiment.cells()) == 10
 
 

@@ -14,6 +14,7 @@ from evenstream.run.config import RunConfig
 from evenstream.run.preparation import prepare
 from evenstream.streams import STREAMS, read_spec
 from evenstream.sweep.experiment import check_options
+from evenstream.sweep.plan import make_plan
 
 TABLES = [
     "tab:class cl", "tab:imagenet-inat", "tab:blurry cl", "tab:rehearsal gain", "tab:general gain",
@@ -50,7 +51,7 @@ def test_an_experiment_has_the_papers_scale_and_two_smaller_ones(name):
     assert counts == sorted(counts, reverse=True)
     assert all(experiment.at(scale).seeds <= 5 for scale in ("cpu", "smoke"))
     for scale in experiment.scale_names:
-        check_options(experiment, scale)
+        check_options(make_plan(experiment, scale, overrides={"weights": ""}).runs())
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if printed(name)])

@@ -2,6 +2,7 @@ import pytest
 from report_samples import make_metrics, write_comparison, write_run
 
 from evenstream.report import write_report
+from table_samples import make_experiment, sample_contents
 
 THREE = {"finetune": 0.0, "er": 0.5, "er-las": 0.85}
 
@@ -29,3 +30,13 @@ def large_report(tmp_path_factory):
     directory = tmp_path_factory.mktemp("large")
     write_comparison(directory, skills, (0, 1), n_tasks=20, classes_per_task=5)
     return write_report(directory)
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    return make_experiment(tmp_path / "file")
+
+
+@pytest.fixture
+def contents(tmp_path, experiment):
+    return sample_contents(tmp_path / "runs", experiment)

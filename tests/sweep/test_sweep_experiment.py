@@ -1,9 +1,11 @@
 """Experiments: from a TOML file to cells and configurations."""
 
+import hashlib
 import itertools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -15,8 +17,10 @@ from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.run import environment
 from evenstream.run.runner import start_run
 from evenstream.streams import STREAMS
-from evenstream.sweep import experiment as module
-from evenstream.sweep.experiment import METRICS, Cell, check_options, read_experiment
+from evenstream.sweep import experiment_file as module
+from evenstream.sweep.experiment import Cell, check_options
+from evenstream.sweep.experiment_file import METRICS, read_experiment
+from evenstream.sweep.plan import make_plan
 from small_runs import save_table, small_config
 
 SMALL = {
@@ -56,7 +60,7 @@ def test_the_example_in_the_documentation(tmp_path):
     path = tmp_path / "example.toml"
     path.write_text("\n".join(line.removeprefix("    ") for line in lines.splitlines()))
     example = read_experiment(path)
-    check_options(example)
+    check_options(make_plan(example).runs())
     assert len(example.cells()) == 2 * 2 * 3 - 2 + 1
     assert len(example.cells("quick")) == 2 * 1 * 3 + 1
     run = only(example, method="mir-las", stream="c-digits", **{"method:tau": 2})
@@ -96,7 +100,7 @@ def test_defaults_are_those_of_the_command_line(read, stream):
     plain, _, options = stream.partition(":")
     protocol = STREAMS[plain].protocol if plain in STREAMS else STREAMS["c-mnist"].protocol
     if options:
-        protocol = module.replace(protocol, eval_every=5)
+        protocol = replace(protocol, eval_every=5)
     assert only(experiment) == Settings(stream=stream).resolve("er", protocol)
 
 
@@ -168,7 +172,39 @@ def test_cells_can_be_left_out_and_added(read):
 def test_options_of_methods(read, method, options, wanted):
     experiment = read(settings=options, grid={"method": [method], "stream": ["c-digits"]})
     assert only(experiment).method == wanted
-    check_options(experiment)
+    check_options(make_plan(experiment).runs())
+
+
+@pytest.mark.parametrize("scale", ["full", "quick"])
+def test_overrides_count_more_than_everything_else(read, scale):
+    experiment = read(
+        settings={"device": "cpu", "lr": 0.1},
+        when=[{"match": {"method": "er"}, "set": {"dtype": "float32"}}],
+        scale={"quick": {"settings": {"device": "meta"}}},
+    )
+    plain = make_plan(experiment, scale).runs()
+    runs = make_plan(experiment, scale, overrides={"device": "cuda", "dtype": "bfloat16"}).runs()
+    assert runs == [replace(run, device="cuda", dtype="bfloat16") for run in plain]
+
+
+def test_weights_that_the_command_has_to_name(read, tmp_path):
+    experiment = read(settings={"weights": "?"}, scale={"small": {"settings": {"weights": ""}}})
+    plan = make_plan(experiment)
+    assert {run.weights_sha256 for run in plan.runs()} == {"?"}
+    with pytest.raises(InputError, match="name the file with --weights"):
+        check_options(plan.runs())
+    file = tmp_path / "base.safetensors"
+    file.write_bytes(b"any")
+    digest = hashlib.sha256(b"any").hexdigest()
+    given = make_plan(experiment, overrides={"weights": str(file)}).runs()
+    assert {(run.weights, run.weights_sha256) for run in given} == {(str(file), digest)}
+    check_options(given)
+    for scratch in (
+        make_plan(experiment, overrides={"weights": ""}),
+        make_plan(experiment, "small"),
+    ):
+        assert {run.weights_sha256 for run in scratch.runs()} == {""}
+        check_options(scratch.runs())
 
 
 def test_data_of_ones_own(read, tmp_path, monkeypatch):
@@ -196,7 +232,7 @@ def test_reading_needs_no_pytorch(tmp_path):
     path.write_text(tomli_w.dumps(SMALL))
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from evenstream.sweep.experiment import read_experiment\n"
+        "from evenstream.sweep.experiment_file import read_experiment\n"
         f"found = read_experiment(Path({str(path)!r}))\n"
         "found.configs(found.cells()[0])\nsys.exit('torch' in sys.modules)"
     )
@@ -306,7 +342,7 @@ def test_missing_entries_and_files(tmp_path):
 def test_options_that_no_learner_has(read, options, method, message):
     experiment = read(settings=options, grid={"method": [method], "stream": ["c-digits"]})
     with pytest.raises(EvenstreamError, match=message):
-        check_options(experiment)
+        check_options(make_plan(experiment).runs())
 
 
 ENTRIES = st.recursive(

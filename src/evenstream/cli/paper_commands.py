@@ -14,6 +14,8 @@ from evenstream.cli.run_commands import Trackers
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 
 if TYPE_CHECKING:
+    from evenstream.report.tables import FoundRun
+    from evenstream.run.config import RunConfig
     from evenstream.sweep.estimate import Estimate
     from evenstream.sweep.experiment import Experiment
     from evenstream.sweep.plan import Plan
@@ -66,6 +68,23 @@ class SweepOptions:
     """Only cells that have these: method=er method=er-las memory=500."""
     scale: ScaleName = None
     """A smaller form that the experiment has; its numbers are labelled with it."""
+    device: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the experiment's)"),
+    ] = None
+    """Where all runs are computed: cpu, cuda, cuda:1, ..."""
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"] | None,
+        tyro.conf.arg(
+            metavar="{auto,float32,bfloat16}", help_behavior_hint="(default: the experiment's)"
+        ),
+    ] = None
+    """Precision of all runs; auto is bfloat16 on CPUs with AMX, else float32."""
+    weights: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the experiment's)"),
+    ] = None
+    """What all runs start from (docs/pretraining.md); none: from scratch."""
     retries: int = 1
     """How often a run that fails is tried again."""
     keep: bool = False
@@ -74,6 +93,12 @@ class SweepOptions:
     """Where to show the runs as well: tensorboard, mlflow, or both, with a comma."""
     out: StoreFolder = STORE
     """Folder of all runs. Experiments share it: a run that is there is not made again."""
+
+    def overrides(self) -> dict[str, str]:
+        """Settings that count more than the experiment's."""
+        weights = "" if self.weights == "none" else self.weights
+        given = {"device": self.device, "dtype": self.dtype, "weights": weights}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 Options = Annotated[SweepOptions, tyro.conf.OmitArgPrefixes]
@@ -92,7 +117,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
         file: The experiment.
         settings: Options of the sweep.
     """
-    from evenstream.sweep.experiment import read_experiment
+    from evenstream.sweep.experiment_file import read_experiment
 
     return _sweep(read_experiment(file), settings)
 
@@ -132,21 +157,24 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
     from rich.table import Table
 
     from evenstream.paper import descriptions, experiments
+    from evenstream.report.tables import find_runs
     from evenstream.sweep.estimate import Estimate, in_words
     from evenstream.sweep.plan import make_plan
     from evenstream.sweep.store import Store
 
     console, store = Console(), Store(out)
-    estimate = Estimate(store.finished())
+    estimate, found = Estimate(store.finished()), find_runs(_run_folders(store)).runs
     table = Table("name", "cells", "runs", "time left", "what it shows")
     table.columns[0].no_wrap = True
     for experiment in experiments().values():
         if scale is not None and scale not in experiment.scale_names:
             continue
         plan = make_plan(experiment, scale)
-        done, left = _cost(plan, store, estimate, measure)
+        ahead = _ahead(plan, found)
+        left = _cost(plan.name, ahead, store, estimate, measure)
         cost = "–" if left is None else in_words(left) if left else ""
-        counts = (str(len(plan.cells)), f"{done}/{len(plan.runs())}", cost)
+        every = len(plan.runs())
+        counts = (str(len(plan.cells)), f"{every - len(ahead)}/{every}", cost)
         table.add_row(experiment.name, *counts, f"{experiment.title} ({experiment.source})")
     for entry in descriptions().values():
         table.add_row(entry.name, "", "", "", f"{entry.title} ({entry.source})")
@@ -217,21 +245,37 @@ def _report_sweep(plan: Plan, store: Store, paper: bool) -> Path:
         from evenstream.paper.report import background
 
         known = background(plan.experiment)
-    folder = store.root / "runs"
-    search = find_runs([folder] if folder.is_dir() else [])
+    search = find_runs(_run_folders(store))
     outcome = collect_outcome(plan.experiment, search.runs, known)
     lead = f"{count(len(outcome.runs), 'run')} in the store {store.root}, at all scales."
     contents = Contents(plan.experiment.title, lead, [outcome])
     return write_tables(contents, store.root / "reports" / plan.experiment.name)
 
 
-def _cost(plan: Plan, store: Store, estimate: Estimate, measured: bool) -> tuple[int, float | None]:
-    """How many runs of a plan are finished, and how long the others would take."""
+def _run_folders(store: Store) -> list[Path]:
+    folder = store.root / "runs"
+    return [folder] if folder.is_dir() else []
+
+
+def _ahead(plan: Plan, found: Sequence[FoundRun]) -> list[RunConfig]:
+    """The runs of a plan that are not finished, on no device and from no weights that would do."""
+    from evenstream.report.tables import collect_outcome
+
+    outcome = collect_outcome(plan.experiment.at(plan.scale), found)
+    done = outcome.cells.get(plan.scale, {})
+    ahead = (run for cell, runs in plan.cells.items() for run in runs
+             if run.seed not in done.get(cell, {}))  # fmt: skip
+    return list(dict.fromkeys(ahead))
+
+
+def _cost(
+    name: str, ahead: Sequence[RunConfig], store: Store, estimate: Estimate, measured: bool
+) -> float | None:
+    """How long runs would take."""
     from evenstream.run.events import last_step
     from evenstream.run.workers import how_many
     from evenstream.sweep.estimate import wall_seconds
 
-    ahead = [config for config in plan.runs() if store.metrics(config) is None]
     if measured:
         from evenstream.sweep.cost import measure
 
@@ -240,10 +284,10 @@ def _cost(plan: Plan, store: Store, estimate: Estimate, measured: bool) -> tuple
                 try:
                     estimate.add(config, measure(config))
                 except EvenstreamError as error:
-                    print(f"{plan.name}: not measured: {error}", file=sys.stderr)
+                    print(f"{name}: not measured: {error}", file=sys.stderr)
                     break
     seconds = [estimate.seconds(config, last_step(store.folder(config))) for config in ahead]
-    return len(plan.runs()) - len(ahead), wall_seconds(seconds, how_many(0, 1))
+    return wall_seconds(seconds, how_many(0, 1))
 
 
 def _sweep(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
@@ -261,9 +305,9 @@ def _sweep(experiment: Experiment, options: SweepOptions, *, paper: bool = False
     if options.retries < 0:
         raise InputError(f"--retries must be 0 or more, got {options.retries}")
     trackers = read_names(options.track)
-    plan = make_plan(experiment, options.scale, options.seeds, options.cells)
-    check_options(experiment, plan.scale)
+    plan = make_plan(experiment, options.scale, options.seeds, options.cells, options.overrides())
     runs, store, console = plan.runs(), Store(options.out.absolute()), Console()
+    check_options(runs)
     folders = [store.folder(config) for config in runs]
     with open_backend(options.backend, runs, options.jobs, options.address) as backend:
         store.root.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 from evenstream.errors import UnknownName
-from evenstream.sweep.experiment import Cell, Experiment, Value, read_experiment
+from evenstream.sweep.experiment import Cell, Experiment, Value
+from evenstream.sweep.experiment_file import read_experiment
 from evenstream.sweep.identity import run_key
 
 _FOLDER = files("evenstream.paper")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evenstream.errors import InputError, UnknownName
 from evenstream.run.config import RunConfig
-from evenstream.sweep.experiment import Cell, Experiment
+from evenstream.sweep.experiment import Cell, Experiment, Value
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ def make_plan(
     scale: str | None = None,
     seeds: int | None = None,
     only: Sequence[str] = (),
+    overrides: Mapping[str, Value] | None = None,
 ) -> Plan:
     """The plan for an experiment.
 
@@ -50,12 +51,14 @@ def make_plan(
         seeds: in place of the experiment's.
         only: `KEY=VALUE` each, to choose cells: those that have, for each key that is named, one
             of its values.
+        overrides: settings of all runs that count more than the experiment's.
     """
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds must be 1 or more, got {seeds}")
     scale = experiment.base if scale is None else scale
     cells = _chosen(experiment.cells(scale), only)
-    return Plan(experiment, scale, {cell: experiment.configs(cell, scale, seeds) for cell in cells})
+    changed = experiment.overriding(overrides or {})
+    return Plan(experiment, scale, {cell: changed.configs(cell, scale, seeds) for cell in cells})
 
 
 def _chosen(cells: Sequence[Cell], only: Iterable[str]) -> list[Cell]:

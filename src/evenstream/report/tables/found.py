@@ -15,6 +15,7 @@ from evenstream.report.formats import count
 from evenstream.report.runs import Run, load_run
 from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.folder import CHECKPOINTS, METRICS
+from evenstream.sweep.experiment import TO_BE_GIVEN
 from evenstream.sweep.identity import run_key
 
 HOW = {
@@ -45,10 +46,12 @@ class FoundRun:
         """The name of the run without its seed: what cells are found by."""
         return run_key(replace(self.config, seed=0))
 
-    def setting_but(self, names: Iterable[str]) -> str:
-        """The same with some fields of `HOW` at their defaults."""
+    def settings_but(self, names: Iterable[str]) -> list[str]:
+        """The same with some fields of `HOW` at their defaults; then for any file of weights."""
         how: dict[str, Any] = {name: HOW[name] for name in names}
-        return run_key(replace(self.config, seed=0, **how))
+        config = replace(self.config, seed=0, **how)
+        any_file = replace(config, weights_sha256=TO_BE_GIVEN)
+        return [run_key(each) for each in (config, any_file)[: 2 if config.weights_sha256 else 1]]
 
     @property
     def seconds(self) -> float | None:
@@ -91,10 +94,16 @@ class FoundRun:
         return [first, *({**first, **each} for each in later if isinstance(each, dict))]
 
     @property
-    def precision(self) -> tuple[object, object]:
-        """Device and type of numbers, on which the result depends a little."""
+    def conditions(self) -> tuple[object, object, str]:
+        """What runs to be paired must share: device, type of numbers, and what they start from."""
         metrics = self.run.metrics
-        return metrics.get("device"), metrics.get("dtype")
+        return metrics.get("device"), metrics.get("dtype"), self.config.weights_sha256
+
+    @property
+    def weights(self) -> str:
+        """What it starts from: the name of the file and how its digest begins."""
+        digest = self.config.weights_sha256
+        return f"{Path(self.config.weights).name} ({digest[:8]})" if digest else "from scratch"
 
     @property
     def commit(self) -> str:

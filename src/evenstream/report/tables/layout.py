@@ -19,11 +19,12 @@ from evenstream.report.tables.wording import (
     scale_words,
     stated_text,
     varying_keys,
+    weights,
 )
 from evenstream.sweep.estimate import in_words
 from evenstream.sweep.experiment import Cell
 
-_MOVABLE = ("machine", "commit", "metric", "seeds")
+_MOVABLE = ("weights", "machine", "commit", "metric", "seeds")
 """Columns that are said once, above the table, where all rows have the same."""
 
 
@@ -63,6 +64,7 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     """A row for each cell and metric, with how sure and how it was made."""
     varying, fixed = varying_keys(each.cell for each in measured)
     beside = any(each.comparisons for each in measured)
+    started = any(run.config.weights_sha256 for each in measured for run in each.runs.values())
     rows = [
         {
             **_keys(each.cell, varying),
@@ -72,6 +74,7 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
             "95 % interval": range_text(each.interval, each.metric.digits),
             **(_beside(outcome, each) if beside else {}),
             "time a run": "–" if each.seconds is None else in_words(each.seconds),
+            **({"weights": weights(each.runs.values())} if started else {}),
             "machine": machines(each.runs.values()),
             "commit": commits(each.runs.values()),
         }
@@ -129,8 +132,8 @@ def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
     ]
     metrics = [each.metric for each in gains]
     caption = (
-        "LAS minus the same without it, paired by seed (of the same device and precision), with "
-        f"the 95 % interval of the mean difference. {all_cells(fixed)}"
+        "LAS minus the same without it, paired by seed (of the same device, precision and "
+        f"weights), with the 95 % interval of the mean difference. {all_cells(fixed)}"
     )
     words = scale_words(outcome, scale)
     return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)
@@ -182,7 +185,7 @@ def _table(
         frozenset(
             place
             for place, name in enumerate(columns)
-            if name in (*varying, "metric", "verdict", "in words", "machine", "commit")
+            if name in (*varying, "metric", "verdict", "in words", "weights", "machine", "commit")
         ),
         sum(name in (*varying, "metric") for name in columns),
     )

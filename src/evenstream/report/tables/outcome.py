@@ -54,8 +54,8 @@ class Measured:
 class Gain:
     """A method with LAS against the same without, on the seeds that both have.
 
-    Only seeds whose two runs were computed on the same kind of device and in the same precision:
-    another precision is another result, and would be taken for a gain.
+    Only seeds whose two runs were computed on the same kind of device, in the same precision and
+    from the same weights: otherwise the difference would be taken for a gain.
     """
 
     scale: str
@@ -194,7 +194,8 @@ def collect_outcome(
 
     A run that belongs to cells of several scales, because a smaller scale changes nothing about
     them, counts at the largest only. Any seed counts. Runs that differ from a cell's only in what
-    the cell leaves open of `HOW` are taken for seeds that no other run has.
+    the cell leaves open of `HOW`, or in the file of weights where any will do, are taken for seeds
+    that no other run has.
     """
     listed = list(runs)
     places, open_fields = _places(experiment)
@@ -203,7 +204,7 @@ def collect_outcome(
         _give(given, places.get(run.setting, []), run)
     for run in listed:
         if run.setting not in places:
-            keys = (run.setting_but(names) for names in open_fields)
+            keys = (key for names in open_fields for key in run.settings_but(names))
             nearest = next((key for key in keys if key in places), "")
             _give(given, places.get(nearest, []), run)
     cells = {
@@ -253,7 +254,7 @@ def _pairs(later: Measured, earlier: Measured) -> tuple[int, ...]:
     return tuple(
         seed
         for seed in sorted(later.values.keys() & earlier.values.keys())
-        if later.runs[seed].precision == earlier.runs[seed].precision
+        if later.runs[seed].conditions == earlier.runs[seed].conditions
     )
 
 

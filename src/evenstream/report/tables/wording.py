@@ -25,7 +25,7 @@ def scale_words(outcome: Outcome, scale: str) -> str:
         **{key: ", ".join(map(str, values)) for key, values in other.grid.items()
            if not set(values) <= set(experiment.grid[key])},
     }  # fmt: skip
-    parts = [f"{_name(key)} {value}" for key, value in different.items()]
+    parts = [f"{_name(key)} {'none' if value == '' else value}" for key, value in different.items()]
     parts += [
         f"{_name(key)} {value}{_condition(rule.match)}"
         for rule in other.when
@@ -85,6 +85,11 @@ def metric_text(metric: Metric) -> str:
 def machines(runs: Iterable[FoundRun]) -> str:
     """What runs were computed on."""
     return _all(run.machine for run in runs)
+
+
+def weights(runs: Iterable[FoundRun]) -> str:
+    """What runs start from."""
+    return _all(run.weights for run in runs)
 
 
 def commits(runs: Iterable[FoundRun]) -> str:

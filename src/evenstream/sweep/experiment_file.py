@@ -1,0 +1,280 @@
+"""An experiment's file: a table of runs, written down in TOML.
+
+    name = "tau"                            # of the experiment: a-z, 0-9 and -
+    title = "Strength of the adjustment"    # one line
+    seeds = 5                               # runs of each cell
+    metrics = ["A_T", "F_T"]                # what is reported, by its name in metrics.json
+    rows = ["method"]                       # keys that make the rows; the others make the columns
+
+    [settings]                              # the same for all runs
+    memory = 200
+
+    [grid]                                  # all combinations of these values are the cells
+    method = ["er-las", "mir-las"]
+    stream = ["c-digits", "b-digits"]
+    "method:tau" = [0.5, 1, 2]
+
+    [[when]]                                # further settings of those cells that match
+    match = { method = "mir-las", stream = ["c-digits"] }
+    set = { "method:subsample" = 50 }
+
+    [[skip]]                                # combinations to leave out
+    stream = "b-digits"
+    "method:tau" = 2
+
+    [[cell]]                                # a single further cell
+    method = "er-las"
+    stream = "c-digits"
+    "method:tau" = 8
+
+    [scale.quick]                           # the same, smaller: other seeds, settings and grid
+    seeds = 1
+    settings = { "stream:fraction" = 0.2 }
+    grid = { stream = ["c-digits"] }
+
+A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. Of several settings the
+last counts, in this order: the stream's protocol, `[settings]`, those of the scale, the keys of the
+cell, each `[[when]]` that matches. Two more entries are optional: `source`, what the experiment
+reproduces, and `base`, what its own scale is called ("full"). Scales are named like experiments.
+`weights = "?"` stands for a file that the command names with `--weights`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from evenstream.errors import EvenstreamError, InputError, UnknownName
+from evenstream.options_text import option_types
+from evenstream.run.config import RunConfig
+from evenstream.sweep.experiment import (
+    WITH_OPTIONS,
+    Cell,
+    Experiment,
+    Match,
+    Rule,
+    Scale,
+    Value,
+)
+
+METRICS = (
+    "A_T", "F_T", "A_AUC", "A_T_cbl", "A_T_cbl_classes", "F_T_literal", "F_T_mammoth", "BWT", "FWT",
+    "ECE", "recency_bias", "prediction_share", "prequential_accuracy", "average_accuracy",
+    "accuracy_matrix", "train_seconds", "eval_seconds", "samples_per_second",
+)  # fmt: skip
+"""Entries of `metrics.json` that an experiment may report."""
+
+_FIELDS = option_types(RunConfig).keys() - {"seed", "weights_sha256"}
+_TEXTS = {name for name, kind in option_types(RunConfig).items() if kind is str}
+
+
+def read_experiment(file: Traversable) -> Experiment:
+    """Read and check an experiment's file; whether its methods exist is for `check_options`."""
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read as TOML: {error}") from None
+    try:
+        experiment = _parse(values)
+        _check(experiment)
+    except EvenstreamError as error:
+        raise InputError(f"{file}: {error}") from None
+    return experiment
+
+
+# ---- parsing ---------------------------------------------------------------------------------
+
+_ENTRIES = {
+    "name": str, "title": str, "source": str, "base": str, "seeds": int, "metrics": list,
+    "rows": list, "settings": dict, "grid": dict, "when": list, "cell": list, "skip": list,
+    "scale": dict,
+}  # fmt: skip
+_NEEDED = ("name", "title", "seeds", "metrics", "rows", "grid")
+_SCALE_ENTRIES = {name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when")}
+_NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
+
+
+def _parse(values: dict[str, Any]) -> Experiment:
+    _check_entries("", values, _ENTRIES)
+    for name in _NEEDED:
+        if name not in values:
+            raise InputError(f"it has no entry {name!r}")
+    grid = _lists("grid", values["grid"])
+    return Experiment(
+        name=values["name"],
+        title=values["title"],
+        seeds=values["seeds"],
+        metrics=tuple(values["metrics"]),
+        rows=tuple(values["rows"]),
+        settings=_settings("settings", values.get("settings", {})),
+        grid=grid,
+        when=_rules("when", values.get("when", []), grid),
+        further=tuple(_cell(entry, grid) for entry in values.get("cell", [])),
+        skip=tuple(_match("skip", entry, grid) for entry in values.get("skip", [])),
+        scales={name: _scale(name, entry, grid) for name, entry in values.get("scale", {}).items()},
+        base=values.get("base", "full"),
+        source=values.get("source", ""),
+    )
+
+
+def _scale(name: str, values: Any, grid: Mapping[str, Sequence[Value]]) -> Scale:
+    where = f"scale.{name}"
+    _check_entries(where, values, _SCALE_ENTRIES)
+    own = _lists(f"{where}.grid", values.get("grid", {}))
+    _refuse_others(f"{where}.grid", own, grid)
+    return Scale(
+        values.get("seeds"),
+        _settings(f"{where}.settings", values.get("settings", {})),
+        own,
+        _rules(f"{where}.when", values.get("when", []), grid),
+    )
+
+
+def _rules(where: str, entries: Any, grid: Mapping[str, Sequence[Value]]) -> tuple[Rule, ...]:
+    found = []
+    for entry in entries:
+        _check_entries(where, entry, {"match": dict, "set": dict})
+        if len(entry) != 2:
+            raise InputError(f"each [[{where}]] needs an entry `match` and an entry `set`")
+        match = _match(f"{where}.match", entry["match"], grid)
+        found.append(Rule(match, _settings(f"{where}.set", entry["set"], of_cell=True)))
+    return tuple(found)
+
+
+def _match(where: str, values: Any, grid: Mapping[str, Sequence[Value]]) -> Match:
+    _check_entries(where, values, dict.fromkeys(grid))
+    listed = {key: v if isinstance(v, list) else [v] for key, v in values.items()}
+    return Match(_lists(where, listed))
+
+
+def _cell(values: Any, grid: Mapping[str, Sequence[Value]]) -> Cell:
+    _check_entries("cell", values, dict.fromkeys(grid))
+    missing = [key for key in grid if key not in values]
+    if missing:
+        raise InputError(f"a [[cell]] needs every key of the grid, and has no {missing[0]!r}")
+    return Cell(tuple((key, _value("cell", key, values[key])) for key in grid))
+
+
+def _settings(where: str, values: Any, of_cell: bool = False) -> dict[str, Value]:
+    """Settings by key; only those of a cell may choose another method or stream."""
+    for key in values:
+        _check_key(where, key)
+        if key in WITH_OPTIONS and not of_cell:
+            raise InputError(f"{where}: {key} belongs into [grid]")
+    return {key: _value(where, key, value) for key, value in values.items()}
+
+
+def _lists(where: str, values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:
+    for key, value in values.items():
+        _check_key(where, key)
+        if not isinstance(value, list) or not value:
+            raise InputError(f"{where}: {key} must be a list of values, not {value!r}")
+    return {key: tuple(_value(where, key, v) for v in value) for key, value in values.items()}
+
+
+def _value(where: str, key: str, value: Any) -> Value:
+    if key in _TEXTS and not isinstance(value, str):
+        raise InputError(f"{where}: {key} must be a text, not {value!r}")
+    if not isinstance(value, str | int | float):
+        raise InputError(f"{where}: {key} must be a text, a number, true or false, not {value!r}")
+    return value
+
+
+def _check_entries(where: str, values: Any, known: Mapping[str, type | None]) -> None:
+    """Refuse entries that are not known, or of another type."""
+    if not isinstance(values, dict):
+        raise InputError(f"{where} must be a table, not {values!r}")
+    _refuse_others(where, values, known)
+    for name, value in values.items():
+        kind = known[name]
+        if kind is not None and type(value) is not kind:
+            prefix = f"{where}." if where else ""
+            raise InputError(f"{prefix}{name} must be {_NAMES[kind]}, not {value!r}")
+
+
+def _refuse_others(where: str, names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"entry of {where}" if where else "entry", name, known)
+
+
+def _check_key(where: str, key: str) -> None:
+    owner, colon, option = key.partition(":")
+    if not (owner in WITH_OPTIONS and option if colon else key in _FIELDS):
+        raise UnknownName(f"key in {where}", key, [*_FIELDS, "method:OPTION", "stream:OPTION"])
+
+
+# ---- checking --------------------------------------------------------------------------------
+
+
+def _check(experiment: Experiment) -> None:
+    """Refuse what is well-formed and still makes no sense."""
+    _check_name("name", experiment.name)
+    if experiment.name == "index":
+        raise InputError("name must not be 'index', which is what the page of a report is called")
+    if not experiment.title.strip() or "\n" in experiment.title:
+        raise InputError("title must be one line")
+    for name in WITH_OPTIONS:
+        if name not in experiment.grid:
+            raise InputError(f"the grid needs the key {name!r}")
+    _check_choice("metrics", experiment.metrics, METRICS)
+    _check_choice("rows", experiment.rows, tuple(experiment.grid))
+    _check_name("base", experiment.base)
+    for scale in experiment.scales:
+        _check_name("the name of a scale", scale)
+    if experiment.base in experiment.scales:
+        raise InputError(f"scale.{experiment.base} is the experiment's own scale already")
+    for scale in experiment.scale_names:
+        _check_scale(experiment, scale)
+    _check_matches(experiment)
+
+
+def _check_name(what: str, name: str) -> None:
+    """Refuse a name that could not be part of the name of a file."""
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise InputError(f"{what} must consist of a-z, 0-9 and single -, not {name!r}")
+
+
+def _check_choice(entry: str, chosen: Sequence[Any], known: Sequence[str]) -> None:
+    if not chosen:
+        raise InputError(f"{entry} must not be empty")
+    for number, name in enumerate(chosen):
+        if name not in known:
+            raise UnknownName(f"name in {entry}", str(name), known)
+        if name in chosen[:number]:
+            raise InputError(f"{entry} has {name!r} twice")
+
+
+def _check_scale(experiment: Experiment, scale: str) -> None:
+    where = "" if scale == experiment.base else f"scale.{scale}: "
+    if experiment.at(scale).seeds < 1:
+        raise InputError(f"{where}seeds must be 1 or more")
+    cells = experiment.cells(scale)
+    if not cells:
+        raise InputError(f"{where}there are no cells; [[skip]] leaves all of them out")
+    seen = set()
+    for cell in cells:
+        if cell in seen:
+            raise InputError(f"{where}the cell ({cell}) is there twice")
+        seen.add(cell)
+        try:
+            experiment.configs(cell, scale, seeds=1)
+        except EvenstreamError as error:
+            raise InputError(f"{where}in the cell ({cell}): {error}") from None
+
+
+def _check_matches(experiment: Experiment) -> None:
+    """Every match must match something at some scale, or it is a mistake."""
+    scales = [experiment.at(scale) for scale in experiment.scale_names]
+    cells = [cell for scaled in scales for cell in (*scaled.crossed(), *scaled.further)]
+    rules = [rule for scaled in scales for rule in scaled.when]
+    for entry, match in [
+        *(("skip", match) for match in experiment.skip),
+        *(("when", rule.match) for rule in rules),
+    ]:
+        if not any(map(match, cells)):
+            wanted = " and ".join(f"{key} = {list(v)}" for key, v in match.wanted.items())
+            raise InputError(f"[[{entry}]] for {wanted} matches no cell")

@@ -1,0 +1,396 @@
+"""Tables of runs: which run belongs where, and what its numbers say."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstream.errors import DataError
+from evenstream.report.tables import (
+    Background,
+    find_runs,
+)
+from evenstream.report.tables.background import distinct
+from evenstream.report.tables.metrics import metric_of, names_of, numbers
+from evenstream.report.tables.verdicts import compare
+from table_samples import (
+    CIFAR10,
+    EXPERIMENT,
+    config_of,
+    details_of,
+    fill,
+    make_experiment,
+    measured,
+    outcome_of,
+    printing,
+    stated,
+    write_run,
+)
+
+# ---- finding runs --------------------------------------------------------------------------------
+
+
+def test_runs_are_found_wherever_they_are_and_counted_once(tmp_path, experiment):
+    config = config_of(experiment, method="er", **CIFAR10)
+    write_run(tmp_path / "runs" / "a" / "b" / "seed-0", config)
+    write_run(tmp_path / "runs" / "copy", replace(config, checkpoint_every=7))
+    write_run(tmp_path / "more" / "x", replace(config, seed=3))
+    write_run(tmp_path / "runs" / "checkpoint" / "inside", replace(config, seed=4))
+    search = find_runs([tmp_path / "runs", tmp_path / "more", tmp_path / "more"])
+    assert [run.config.seed for run in search.runs] == [0, 3]
+    assert (search.copies, search.problems) == (1, [])
+
+
+def test_a_copy_with_another_result_is_told(tmp_path, experiment):
+    config = config_of(experiment, method="er", **CIFAR10)
+    write_run(tmp_path / "runs" / "a", config, 50)
+    write_run(tmp_path / "runs" / "b", config, 51)
+    search = find_runs([tmp_path / "runs"])
+    assert [run.run.metrics["A_T"] for run in search.runs] == [50]
+    (problem,) = search.problems
+    assert "another result (A_T 51.00, not 50.00)" in problem
+
+
+def test_what_is_no_run_is_told_and_not_fatal(tmp_path, experiment):
+    root = tmp_path / "runs"
+    config = config_of(experiment, method="er", **CIFAR10)
+    write_run(root / "good", config)
+    write_run(root / "half", replace(config, seed=1), status="running")
+    (root / "begun").mkdir()
+    replace(config, seed=2).write(root / "begun")
+    (root / "foreign").mkdir()
+    (root / "foreign" / "config.toml").write_text("title = 'a web site'")
+    (root / "broken").mkdir()
+    (root / "broken" / "config.toml").write_text("[[[")
+    (root / "metrics").mkdir()
+    (root / "metrics" / "metrics.json").write_text("{}")
+    write_run(root / "cut", replace(config, seed=5))
+    (root / "cut" / "metrics.json").write_text('{"format": 1, "stat')
+    write_run(root / "mixed", replace(config, seed=6), seed=7)
+    write_run(root / "empty", replace(config, seed=8), A_T=None)
+    search = find_runs([root])
+    assert [run.run.directory.name for run in search.runs] == ["good"]
+    assert search.unfinished == 2
+    said = {line.partition(":")[0].rpartition("/")[2]: line for line in search.problems}
+    assert said.keys() == {"foreign", "broken", "metrics", "cut", "mixed", "empty"}
+    assert all("\n" not in line for line in search.problems)
+    assert "is not of the run in" in said["mixed"]
+
+
+def test_folders_must_be_there(tmp_path):
+    with pytest.raises(DataError, match="nowhere is not a folder"):
+        find_runs([tmp_path / "nowhere"])
+
+
+def test_old_runs_lack_settings_that_came_later(tmp_path, experiment):
+    config = config_of(experiment, method="er", **CIFAR10)
+    folder = write_run(tmp_path / "runs" / "old", config)
+    text = (folder / "config.toml").read_text()
+    later = ("epochs", "batch_schedule", "eval_every", "eval_images", "eval_future", "corrupt")
+    kept = [line for line in text.splitlines() if line.split(" ")[0] not in later]
+    assert len(kept) < len(text.splitlines())
+    (folder / "config.toml").write_text("\n".join(kept))
+    assert len(outcome_of(tmp_path / "runs", experiment).runs) == 1
+
+
+# ---- cells ---------------------------------------------------------------------------------------
+
+
+def test_a_run_belongs_to_the_cells_whose_settings_it_has(tmp_path, experiment):
+    runs = tmp_path / "runs"
+    write_run(runs / "1", config_of(experiment, 0, method="er", **CIFAR10), 10)
+    write_run(runs / "2", config_of(experiment, 7, method="er", **CIFAR10), 20)  # a seed beyond
+    write_run(runs / "3", config_of(experiment, 0, "cpu", method="er"), 30)
+    write_run(runs / "4", config_of(experiment, 0, "smoke", method="er-las"), 40)
+    other = replace(config_of(experiment, method="er", **CIFAR10), lr=0.5)
+    write_run(runs / "5", other, 50)
+    found = outcome_of(runs, experiment)
+    assert list(found.cells) == ["full", "cpu", "smoke"]
+    assert {place: dict(each.values) for place, each in measured(found).items()} == {
+        ("full", "er", "c-cifar10"): {0: 10, 7: 20},
+        ("cpu", "er", "c-cifar10"): {0: 30},
+        ("smoke", "er-las", "c-digits"): {0: 40},
+    }
+    assert len(found.runs) == 4
+
+
+def test_how_a_run_was_written_does_not_matter(tmp_path, experiment):
+    config = config_of(experiment, method="er-las", **CIFAR10)
+    other = replace(config, method="er-las:window=1,tau=1.0", stream="c-cifar10:fraction=1", seed=1)
+    write_run(tmp_path / "runs" / "a", config)
+    write_run(tmp_path / "runs" / "b", other)
+    (each,) = measured(outcome_of(tmp_path / "runs", experiment)).values()
+    assert list(each.values) == [0, 1]
+
+
+def test_precision_and_evaluations_are_how_and_not_what(tmp_path, experiment):
+    runs = tmp_path / "runs"
+    config = config_of(experiment, method="er", **CIFAR10)
+    write_run(runs / "a", replace(config, dtype="float32", threads=2, eval_every=5), 10)
+    write_run(runs / "b", replace(config, seed=1, dtype="bfloat16"), 20)
+    write_run(runs / "c", replace(config, seed=1), 30)  # exactly the cell's: it counts
+    (each,) = measured(outcome_of(runs, experiment)).values()
+    assert dict(each.values) == {0: 10, 1: 30}
+
+
+def test_a_cell_that_says_how_takes_no_other(tmp_path):
+    text = EXPERIMENT.replace("memory = [100]", 'memory = [100]\ndtype = ["auto", "float32"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    for dtype in ("float32", "bfloat16"):
+        config = config_of(experiment, method="er", dtype="auto", **CIFAR10)
+        write_run(tmp_path / "runs" / dtype, replace(config, dtype=dtype))
+    found = outcome_of(tmp_path / "runs", experiment).cells["full"]
+    kinds = {cell["dtype"]: [run.config.dtype for run in seeds.values()]
+             for cell, seeds in found.items()}  # fmt: skip
+    assert kinds == {"auto": ["bfloat16"], "float32": ["float32"]}
+
+
+def test_a_cell_that_says_one_thing_about_how_leaves_the_others_open(tmp_path):
+    settings = 'network = "resnet18"\neval_every = 5\neval_images = 0'
+    text = EXPERIMENT.replace('network = "resnet18"', settings)
+    experiment = make_experiment(tmp_path / "file", text)
+    config = config_of(experiment, method="er", **CIFAR10)
+    differently = [{"dtype": "float32"}, {"threads": 2}, {"device": "cuda"}, {"eval_every": 7}]
+    for seed, how in enumerate(differently):
+        write_run(tmp_path / "runs" / str(seed), replace(config, seed=seed, **how), 10 * seed)
+    (each,) = measured(outcome_of(tmp_path / "runs", experiment)).values()
+    assert dict(each.values) == {0: 0, 1: 10, 2: 20}  # not the one with another rhythm
+
+
+def test_of_two_cells_the_one_that_says_more_about_how_gets_a_run(tmp_path):
+    text = EXPERIMENT.replace("memory = [100]", "memory = [100]\neval_every = [0, 5]")
+    experiment = make_experiment(tmp_path / "file", text)
+    config = config_of(experiment, method="er", eval_every=5, **CIFAR10)
+    write_run(tmp_path / "runs" / "a", replace(config, dtype="float32"))
+    write_run(tmp_path / "runs" / "b", replace(config, dtype="float32", eval_every=7))
+    found = outcome_of(tmp_path / "runs", experiment).cells["full"]
+    assert {cell["eval_every"]: [run.config.eval_every for run in seeds.values()]
+            for cell, seeds in found.items()} == {0: [7], 5: [5]}  # fmt: skip
+
+
+def test_any_file_of_weights_will_do_where_a_cell_leaves_it_to_the_command(tmp_path):
+    text = EXPERIMENT.replace('network = "resnet18"', 'network = "resnet18"\nweights = "?"')
+    experiment = make_experiment(tmp_path / "file", text)
+    for method, digest, accuracy in (("er", "aa", 40), ("er-las", "aa", 50), ("er-las", "bb", 60)):
+        for how in ({}, {"device": "cuda"}):
+            config = config_of(experiment, len(how), method=method, **CIFAR10)
+            started = replace(config, weights=f"x/{digest}.pth", weights_sha256=digest, **how)
+            write_run(tmp_path / "runs" / f"{method}{digest}{len(how)}", started, accuracy)
+    scratch = replace(config_of(experiment, 7, method="er", **CIFAR10), weights_sha256="")
+    write_run(tmp_path / "runs" / "scratch", scratch)
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    assert dict(measured(outcome)["full", "er", "c-cifar10"].values) == {0: 40, 1: 40}
+    (detail,) = details_of(outcome)
+    assert "Weights: aa.pth (aa)." in detail.caption
+
+
+def test_gains_are_paired_from_the_same_weights_only(tmp_path):
+    text = EXPERIMENT.replace('network = "resnet18"', 'network = "resnet18"\nweights = "?"')
+    experiment = make_experiment(tmp_path / "file", text)
+    for method, digests in (("er", "ab"), ("er-las", "ac")):
+        for seed, digest in enumerate(digests):
+            config = config_of(experiment, seed, method=method, **CIFAR10)
+            started = replace(config, weights=f"{digest}.pth", weights_sha256=digest)
+            write_run(tmp_path / "runs" / f"{method}{seed}", started)
+    assert {gain.seeds for gain in outcome_of(tmp_path / "runs", experiment).gains} == {(0,)}
+
+
+def test_a_scale_that_changes_nothing_is_the_experiments_own(tmp_path):
+    text = EXPERIMENT.replace('settings = { network = "slim-resnet18" }\n', "")
+    experiment = make_experiment(tmp_path / "file", text)
+    fill(tmp_path / "runs", experiment, {"er": [10, 20]}, **CIFAR10)
+    assert list(outcome_of(tmp_path / "runs", experiment).cells) == ["full"]
+
+
+# ---- verdicts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "printed", "metric", "verdict"),
+    [
+        ([50.0, 50.5, 49.5], stated(40.0), "A_T", "better"),
+        ([50.0, 50.5, 49.5], stated(60.0), "A_T", "worse"),
+        ([50.0, 50.5, 49.5], stated(40.0), "F_T", "worse"),
+        ([50.0, 50.5, 49.5], stated(60.0), "F_T", "better"),
+        ([50.0, 50.5, 49.5], stated(40.0), "prediction_share_last", "differs"),
+        ([50.0, 50.5, 49.5], stated(50.2), "A_T", "no clear difference"),
+        ([30.0, 70.0], stated(40.0), "A_T", "no clear difference"),
+        ([50.0], stated(10.0), "A_T", "one seed"),
+        ([50.0, 50.5], stated(10.0, None), "A_T", "not compared"),
+        ([50.0, 50.5], stated(10.0), "train_seconds", "not compared"),
+        ([50.0, 50.5], replace(stated(10.0), same_data=False), "A_T", "not compared"),
+    ],
+)
+def test_verdicts(values, printed, metric, verdict):
+    assert compare(values, printed, metric_of(metric)).verdict == verdict
+
+
+def test_equal_numbers_within_the_rounding_of_the_print_are_no_difference():
+    same = compare([19.84, 19.84], stated(19.8, 0.0), metric_of("A_T"))
+    assert same.verdict == "no clear difference"
+    assert compare([19.86, 19.86], stated(19.8, 0.0), metric_of("A_T")).verdict == "better"
+
+
+@given(
+    values=st.lists(st.floats(0, 100), min_size=2, max_size=6),
+    mean=st.floats(0, 100),
+    std=st.floats(0, 20),
+)
+def test_a_verdict_says_what_its_interval_says(values, mean, std):
+    one = compare(values, stated(mean, std), metric_of("A_T"))
+    other = compare(values, stated(mean, std), metric_of("F_T"))
+    assert one.interval.low <= one.difference <= one.interval.high
+    assert (one.verdict == "no clear difference") == (one.interval.low <= 0 <= one.interval.high)
+    opposite = {"better": "worse", "worse": "better"}
+    assert other.verdict == opposite.get(one.verdict, one.verdict)
+
+
+def test_numbers_in_print_that_agree_are_one():
+    same = distinct([stated(4.7, 0.0, 1, "a"), stated(4.66, 0.01, 2, "b"), stated(9.3, 1, 1, "c")])
+    assert [(each.mean, each.source) for each in same] == [(4.66, "b, a"), (9.3, "c")]
+    both = distinct([stated(9.3, 0.7, source="a"), stated(10.7, 0.4, source="b")])
+    assert [each.mean for each in both] == [9.3, 10.7]
+    assert len(distinct([stated(9.3, 0.7, source="a"), stated(9.3, 0.4, source="b")])) == 2
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def test_numbers_out_of_lists():
+    metrics = {
+        "prediction_share": [0.25, 0.75], "accuracy_matrix": [[90, None], [40, 80]],
+        "average_accuracy": [90, 60], "A_T": 60,
+    }  # fmt: skip
+    assert numbers("prediction_share", metrics) == {"prediction_share_last": 75}
+    assert numbers("accuracy_matrix", metrics) == {
+        "accuracy_last_task": 80, "accuracy_other_tasks": 40
+    }  # fmt: skip
+    assert numbers("average_accuracy", metrics) == {"average_accuracy_mean": 75}
+    assert numbers("A_T", metrics) == {"A_T": 60}
+    for metric in metrics:
+        assert numbers(metric, metrics).keys() <= names_of([metric])
+
+
+@pytest.mark.parametrize("value", [None, "x", [], [[]], [None], float("nan"), True, {}])
+@pytest.mark.parametrize(
+    "metric", ["A_T", "prediction_share", "accuracy_matrix", "average_accuracy"]
+)
+def test_numbers_that_are_not_there(metric, value):
+    assert numbers(metric, {metric: value}) == {}
+
+
+def test_numbers_have_as_many_digits_as_their_metric(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["BWT", "recency_bias"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    for seed, value in enumerate((0.1234, 0.1254)):
+        config = config_of(experiment, seed, method="er", **CIFAR10)
+        write_run(tmp_path / "runs" / str(seed), config, recency_bias=value, BWT=-value)
+    printed = printing(recency_bias=[stated(0.25, 0.01, 2)], BWT=[stated(0.1, None)])
+    (table,) = details_of(outcome_of(tmp_path / "runs", experiment, printed))
+    transfer, bias = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+    assert (bias["ours"], transfer["ours"]) == ("0.124 ± 0.001", "−0.1 ± 0.0")
+    assert transfer["difference"] == "−0.2"  # nothing to make an interval from
+    assert re.fullmatch(r"−0\.126 \[−0\.\d{3}, −0\.\d{3}\]", bias["difference"])
+
+
+def test_gains_are_paired_by_seed(tmp_path, experiment):
+    runs = fill(
+        tmp_path / "runs", experiment, {"er": [10, 30, 50], "er-las": [15, 36, 54]}, **CIFAR10
+    )
+    write_run(runs / "alone", config_of(experiment, 9, method="er-las", **CIFAR10), 75)
+    found = outcome_of(runs, experiment, printing(A_T_gain=[stated(7.2, None)]))
+    (accuracy, forgetting) = found.gains
+    assert (accuracy.metric.name, forgetting.metric.name) == ("A_T", "F_T")
+    assert accuracy.seeds == (0, 1, 2)
+    assert accuracy.means == pytest.approx((30, 35))
+    assert accuracy.interval.mean == pytest.approx(5)
+    assert accuracy.interval.low == pytest.approx(5 - 4.302653 / 3**0.5, abs=1e-4)
+    assert accuracy.words == forgetting.words == "▲ LAS better"
+    assert [each.mean for each in accuracy.stated] == [7.2]
+    assert forgetting.stated == ()
+
+
+def test_gains_are_paired_in_the_same_precision_and_device_only(tmp_path, experiment):
+    computed = [{}, {"dtype": "bfloat16"}, {"device": "cuda"}]
+    for seed, how in enumerate(computed):
+        er, las = (config_of(experiment, seed, method=m, **CIFAR10) for m in ("er", "er-las"))
+        write_run(tmp_path / "runs" / f"er{seed}", replace(er, **how), 20, **how)
+        write_run(tmp_path / "runs" / f"las{seed}", las, 30)
+    for gain in outcome_of(tmp_path / "runs", experiment).gains:
+        assert (gain.seeds, len(gain.runs)) == ((0,), 2)
+
+
+def test_where_no_gain_is_printed_it_is_the_difference_of_one_tables_means(tmp_path, experiment):
+    fill(tmp_path / "runs", experiment, {"er": [10], "er-las": [15]}, **CIFAR10)
+
+    def printed(cell, scale):
+        las = cell["method"] == "er-las"
+        return {"A_T": [stated(27.0 if las else 19.8, source="a"),
+                        stated(26.0 if las else 19.4, source="b")]}  # fmt: skip
+
+    found = outcome_of(tmp_path / "runs", experiment, Background(printed, "the paper"))
+    gain = next(each for each in found.gains if each.metric.name == "A_T")
+    assert [(each.mean, each.source) for each in gain.stated] == [(7.2, "a"), (6.6, "b")]
+    assert gain.words == "· one seed"
+
+
+def test_times_are_compared_on_the_same_machine_only(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["train_seconds"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    runs = tmp_path / "runs"
+    for seed, (er, las) in enumerate([(90.0, 100.0), (30.0, 60.0)]):
+        for method, seconds in (("er", er), ("er-las", las)):
+            config = config_of(experiment, seed, method=method, **CIFAR10)
+            folder = write_run(runs / f"{method}{seed}", config, train_seconds=seconds)
+            if (method, seed) == ("er", 1):
+                (folder / "env.json").write_text(json.dumps({"cpu": "A faster one"}))
+    found = measured(outcome_of(runs, experiment), "train_seconds_ratio")
+    assert dict(found["full", "er", "c-cifar10"].values) == {0: pytest.approx(0.9)}
+    assert dict(found["full", "er-las", "c-cifar10"].values) == {0: 1, 1: 1}
+
+
+def test_times_are_compared_with_as_many_threads_only(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["train_seconds"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    for seed, threads in enumerate((1, 2)):
+        er, las = (config_of(experiment, seed, method=m, **CIFAR10) for m in ("er", "er-las"))
+        write_run(tmp_path / "runs" / f"er{seed}", replace(er, threads=threads), threads=threads)
+        write_run(tmp_path / "runs" / f"las{seed}", las, train_seconds=200.0)
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    found = measured(outcome, "train_seconds_ratio")
+    assert dict(found["full", "er", "c-cifar10"].values) == {0: 0.5}
+    machines = {run.config.threads: run.machine for run in outcome.runs}
+    assert machines[2] == "A Processor, 2 cores, 2 threads, float32"
+
+
+def test_a_run_that_was_resumed_elsewhere(tmp_path):
+    text = EXPERIMENT.replace('["A_T", "F_T"]', '["train_seconds"]')
+    experiment = make_experiment(tmp_path / "file", text)
+    first = {"cpu": "Old", "cores": 2, "commit": "a1b2"}
+    sessions = [
+        [],
+        [{"step": 5}],  # the same again
+        [{"step": 5, "commit": "c3d4"}],
+        [{"step": 5, "cpu": "New", "cores": 8, "commit": None, "evenstream": "2"}, {"step": 9}],
+        "damaged",
+        [None, {"step": 1, "cpu": "New"}],
+    ]
+    for seed, resumed in enumerate(sessions):
+        for method in ("er", "er-las"):
+            config = config_of(experiment, seed, method=method, **CIFAR10)
+            folder = write_run(tmp_path / "runs" / f"{method}{seed}", config)
+            (folder / "env.json").write_text(json.dumps({**first, "resumed": resumed}))
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    runs = {run.config.seed: run for run in outcome.runs}
+    old, new = "Old, 2 cores, 1 thread, float32", "New, 8 cores, 1 thread, float32"
+    assert [runs[seed].commit for seed in range(5)] == [
+        "a1b2", "a1b2", "a1b2 -> c3d4", "a1b2 -> version 2 -> a1b2", "a1b2"
+    ]  # fmt: skip
+    assert [runs[seed].machine for seed in range(5)] == [
+        old, old, old, f"{old} -> {new} -> {old}", old
+    ]  # fmt: skip
+    ratios = measured(outcome, "train_seconds_ratio")["full", "er", "c-cifar10"]
+    assert list(ratios.values) == [0, 1, 2, 4]  # no time of a run that changed its machine
