@@ -99,6 +99,22 @@ def test_mir_with_as_many_candidates_as_rows_is_er():
     assert same(parameters(few), parameters(er))
 
 
+def test_mir_with_fewer_candidates_than_rows_takes_them_all():
+    learner = feed(small("mir:subsample=2", memory=12), class_stream(6))
+    assert learner.learn(*class_stream(7)[-1]).rows == 4 + 2
+
+
+def test_mir_copies_no_network(monkeypatch):
+    learner = feed(small("mir:subsample=10", Noisy()), class_stream(6))
+    step = next_step(learner, *class_stream(7)[-1])
+
+    def refuse(*_):
+        raise AssertionError("a copy of the whole network")
+
+    monkeypatch.setattr("copy.deepcopy", refuse)
+    assert len(learner.method.retrieval.pick(step, 4)) == 4
+
+
 def test_mir_replays_earlier_tasks_only_if_asked():
     learner = small("mir:exclude_current=true,subsample=8", memory=32)
     seen = watch_groups(learner)
@@ -174,7 +190,9 @@ def test_ocs_worked_numbers():
         torch.testing.assert_close(found, torch.tensor(expected), rtol=0, atol=1e-4)
     assert selection_scores(G, MEMORY, 0.0).argsort(descending=True).tolist() == [2, 1, 0, 3]
     expected = torch.tensor([707.201, 990.358, 707.663, -707.201])
-    torch.testing.assert_close(selection_scores(G, MEMORY, 1000.0), expected, rtol=0, atol=1e-3)
+    scores = selection_scores(G, MEMORY, 1000.0)
+    torch.testing.assert_close(scores, expected, rtol=0, atol=1e-3)
+    assert scores.argsort(descending=True).tolist() == [1, 2, 0, 3]  # by affinity
 
 
 def test_ocs_scores_do_not_depend_on_the_lengths_of_gradients_but_for_the_mean():
@@ -184,6 +202,8 @@ def test_ocs_scores_do_not_depend_on_the_lengths_of_gradients_but_for_the_mean()
     torch.testing.assert_close(a2, a)
     assert not torch.allclose(s2, s)
     assert cosines(torch.zeros(1, 2), MEMORY[None]).eq(0).all()
+    tiny = torch.tensor([[1e-4, 0.0]])  # the product of the lengths counts as 1e-6 at least
+    torch.testing.assert_close(cosines(tiny, tiny), torch.tensor([[0.01]]))
 
 
 def test_ocs_diversity_counts_a_row_itself_and_its_copies():
@@ -230,6 +250,31 @@ def test_ocs_head_only_is_exact_when_there_is_nothing_below_the_head():
     )
     assert torch.equal(fast.memory.field(X), exact.memory.field(X))
     assert same(parameters(fast), parameters(exact))
+
+
+@pytest.mark.parametrize("gradients", ["head", "full"])
+def test_ocs_scores_are_of_gradients_in_eval_mode_and_of_the_replayed_batch(gradients):
+    learner = feed(small(f"ocs:gradients={gradients}", Noisy(), memory=30), class_stream(4))
+    step = next_step(learner, *class_stream(5)[-1])
+    network, incoming, replayed = learner.network, step.incoming, step.retrieve()
+    nothing = replayed.take(torch.zeros(0, dtype=torch.int64))
+    found = [learner.method.scores(step, rows) for rows in (replayed, nothing)]
+    part = network.head if gradients == "head" else network
+    trained = list(part.parameters())
+    network.eval()
+
+    def gradient(x, y):
+        loss = F.cross_entropy(network(x), y)
+        return torch.cat([g.flatten() for g in torch.autograd.grad(loss, trained)])
+
+    own = torch.stack(
+        [gradient(incoming.x[row : row + 1], incoming.y[row : row + 1]) for row in range(4)]
+    )
+    memory = gradient(replayed.x, replayed.y)
+    expected = selection_scores(own, memory, 1000.0)
+    torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-2)
+    alone = selection_scores(own, torch.zeros_like(memory), 0.0)  # no memory, no affinity
+    torch.testing.assert_close(found[1], alone, rtol=1e-4, atol=1e-4)
 
 
 def test_ocs_that_keeps_everything_is_er():

@@ -36,7 +36,7 @@ class MaximallyInterfered(Retrieval):
 
     def pick(self, step: Step, count: int) -> Rows:
         """Draw candidates, score each by CE(θ') - CE(θ), keep the highest, with their views."""
-        candidates = self.candidates(step, max(self.subsample, count))
+        candidates = self.candidates(step, self.subsample)
         if len(candidates) <= count:
             return candidates
         network, incoming = step.network, step.incoming
@@ -65,7 +65,8 @@ class MIR(ER):
     cost = "F(b) + G(b) + 2 F(subsample) + F(b+m) + G(b+m)"
 
     subsample: Positive = 160
-    """Candidates drawn uniformly from memory in each step."""
+    """Candidates drawn uniformly from memory in each step; all are replayed if they are fewer than
+    a replayed batch."""
     scoring: Mode = "train"
     """BatchNorm statistics of the virtual step and the scores: the batch's, or the running ones."""
     exclude_current: bool = False
