@@ -29,7 +29,7 @@ class ASER(ER):
     """Replay samples that support the memory yet oppose the incoming batch; evict low values."""
 
     citation = "Shim et al., Adversarial Shapley Value Experience Replay, 2021"
-    cost = "twice F(b + up to 2·per_class·C, at most M), F(b+m) + G(b+m)"
+    cost = "2 F(b + 2·per_class·classes, at most b + memory) + F(b+m) + G(b+m)"
 
     neighbours: Positive = 5
     """K of the nearest-neighbour classifier."""

@@ -28,7 +28,7 @@ class CLIB(MemoryOnly):
     """Evict, from the largest class, the sample whose training has helped the memory least."""
 
     citation = "Koh et al., Online Continual Learning on Class Incremental Blurry Task, 2022"
-    cost = "F(b+m) + G(b+m) + F(M) every `period` steps"
+    cost = "F(b+m) + G(b+m) + F(whole memory) every `period` steps"
     memory_first = True
 
     period: Positive = 3

@@ -21,7 +21,7 @@ class ERUp(ER):
     """Keep the incoming batch; draw q = ceil(b / present classes) rows of every other class."""
 
     citation = "the paper's over-sampling baseline"
-    cost = "F(n) + G(n), n up to b / present classes times the seen classes"
+    cost = "F(n) + G(n), n = b + b / present classes for each absent class"
 
     def make_retrieval(self) -> Retrieval:
         """Over-sampling."""

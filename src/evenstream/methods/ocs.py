@@ -33,7 +33,7 @@ class OCS(ER):
     """Coreset selection by gradients: similarity - diversity + τ · affinity with the memory."""
 
     citation = "Yoon et al., Online Coreset Selection for Rehearsal-Based Continual Learning, 2022"
-    cost = "per-sample gradients of b rows, gradient of m rows, F(b/2+m) + G(b/2+m)"
+    cost = "F(b) + F(m) + F(b/2+m) + G(b/2+m); gradients=full: also G of each of b rows, and G(m)"
 
     keep: Share = 0.5
     """Part of the incoming batch that is selected; 1 is ER."""

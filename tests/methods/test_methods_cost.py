@@ -1,0 +1,129 @@
+"""What a step of each replay method costs, in images; and that the defaults are the paper's."""
+
+import dataclasses
+import inspect
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from evenstream import Learner
+from evenstream.methods import make_method
+from small_streams import DIM, small
+
+
+class Counted(nn.Module):
+    """Notes how many rows each forward has, and whether it is one for a gradient.
+
+    The list belongs to the class: teachers are copies of the module.
+    """
+
+    forwards: ClassVar[list[tuple[int, bool]]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.layer = nn.Linear(DIM, 3)
+
+    def forward(self, x):
+        self.forwards.append((len(x), torch.is_grad_enabled()))
+        return self.layer(x)
+
+
+ACCURACY = [(4, False)]
+"""The accuracy of the incoming rows, where no training forward has their logits."""
+B, M = 4, 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("fine-tune", [(B, True)]),
+        ("er", [(B + M, True)]),
+        ("er-cbl", [(B + M, True)]),
+        ("er-wn", [(B + M, True), *ACCURACY]),
+        ("er-posthoc", [(B + M, True), *ACCURACY]),
+        ("der++", [(B, True), (M, True), (M, True)]),
+        ("mro", [(B + M, True), *ACCURACY]),
+        ("ss-il:refresh=1", [(B + M, True), (B + M, False)]),
+        ("clib:period=1", [(B + M, True), *ACCURACY, (12, False)]),
+        ("clib:period=3", [(B + M, True), *ACCURACY]),
+        ("er-ace", [(B, True), (M, True)]),
+        ("er-obc", [(B + M, True), (M, False)]),
+        # the outer step comes first, on the same batches and a third draw
+        ("er-cba:period=1", [(B, False), (M, False), (M, False), (B, True), (M, True)]),
+        ("er-cba:period=3", [(B, True), (M, True)]),
+        ("mir:subsample=8", [(B, True), (8, False), (8, False), (B + M, True)]),
+        # all twelve slots are candidates and judges: each is looked at once
+        ("aser:per_class=12", [(12, False), (B, False), (B + M, True), (12, False), (B, False)]),
+        ("ocs", [(B, False), (M, False), (B // 2 + M, True), *ACCURACY]),
+        ("er-up", [(B + 2 * 2, True)]),  # two rows of each of the two absent classes
+        ("er-down", [(1 + 1 + M, True), *ACCURACY]),  # one row of each of the two present classes
+    ],
+)
+def test_forwards_of_a_step(spec, expected):
+    """The second step of a learner whose memory of twelve is full, with two of four classes."""
+    learner = small(spec, Counted(), memory=12, batch=B, replay_batch=M)
+    x = np.random.default_rng(0).normal(size=(40, DIM)).astype(np.float32)
+    learner.learn(x, [0, 1, 2, 3] * 10)
+    if learner.method.uses_memory:
+        assert len(learner.memory) == 12
+    Counted.forwards.clear()
+    learner.learn(x[:B], [2, 3, 2, 3])
+    assert Counted.forwards == expected
+
+
+PAPER = {
+    "der++": {"alpha": 0.1, "beta": 0.5, "distance": "mean"},
+    "mro": {"rows": 0, "update_first": False},
+    "ss-il": {"refresh": 100, "temperature": 2.0, "groups": "batch"},
+    "clib": {"rows": 0, "period": 3, "keep": 0.9},
+    "er-ace": {"mask": "strict"},
+    "er-obc": {
+        "correction_batch": 0,
+        "correction_weight": 1.0,
+        "correction_draw": "uniform",
+        "correction_mode": "train",
+        "surrogate_head": False,
+    },
+    "er-cba": {"adaptor_lr": 0.001, "period": 5, "hidden": 256, "start": "old-class"},
+    "mir": {
+        "subsample": 160,
+        "scoring": "train",
+        "exclude_current": False,
+        "update_at_task_end": False,
+    },
+    "aser": {"neighbours": 5, "per_class": 6, "friends": "any"},
+    "ocs": {"keep": 0.5, "affinity": 1000.0, "gradients": "head", "selects": "both"},
+    "er-cbl": {"beta": 0.9999, "form": "softmax", "gamma": 0.5},
+    "er-wn": {"power": 1.0, "keep_bias": False, "when": "test"},
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_defaults_are_the_papers(name):
+    """A number in a report carries only what is not default, so defaults must not move."""
+    method = make_method(name)
+    assert dataclasses.asdict(method) == PAPER[name]
+    assert method.head.head == "linear"
+
+
+def test_defaults_of_the_loop_are_the_papers():
+    options = inspect.signature(Learner).parameters
+    assert {
+        name: options[name].default
+        for name in ("lr", "batch", "replay_batch", "optimizer", "momentum", "weight_decay")
+    } == {
+        "lr": 0.03,
+        "batch": 32,
+        "replay_batch": 32,
+        "optimizer": "sgd",
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+    }
+    assert options["scope"].default == "seen"
+    las = make_method("er-las").adjustment
+    assert (las.tau, las.window, las.prior) == (1.0, 1, "window")
