@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from evenstream.errors import NonFiniteLoss
 from evenstream.methods import METHODS, Method, method_names, register
 from evenstream.methods.base import ALIASES
 from evenstream.methods.er import ER
@@ -17,6 +18,8 @@ from evenstream.testing import (
     check_long_stream,
     check_memory_is_bounded,
     check_method,
+    check_refusals_leave_no_trace,
+    check_takes_any_batch,
 )
 
 ABLATIONS = [f"er-las:{option}" for option in ("tau=0", "tau=inf", "prior=random", "prior=macro")]
@@ -164,3 +167,35 @@ def test_broken_methods_are_found_out(monkeypatch, cls, complaint):
     register_for_test(monkeypatch, cls)
     with pytest.raises(AssertionError, match=complaint):
         check_method("broken")
+
+
+@dataclass
+class CountsInPlace(ER):
+    """Changes a tensor in place, so that what a refused step counted stays."""
+
+    def training_rows(self, step):
+        self.tensors.setdefault("steps", torch.zeros(())).add_(1)
+        return super().training_rows(step)
+
+
+@dataclass
+class NeedsTwoRows(ER):
+    """Divides by the spread of the batch, which a single row does not have."""
+
+    def loss(self, step):
+        return super().loss(step) / step.incoming.x.std(0).mean()
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "error", "complaint"),
+    [
+        (CountsInPlace, check_refusals_leave_no_trace, AssertionError, "leaves a trace"),
+        (NeedsTwoRows, check_takes_any_batch, NonFiniteLoss, "loss is nan"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:std")
+def test_single_checks_find_what_they_are_for(monkeypatch, cls, check, error, complaint):
+    check("er")
+    register_for_test(monkeypatch, cls)
+    with pytest.raises(error, match=complaint):
+        check("broken")

@@ -25,7 +25,18 @@ from evenstream.learner.loop import update
 from evenstream.learner.memory import Y
 from evenstream.methods import make_method
 from evenstream.methods.er_cba import Adaptor, outer_loss
-from small_streams import DIM, Bomb, Noisy, blobs, class_stream, feed, parameters, same, small
+from small_streams import (
+    DIM,
+    Bomb,
+    Noisy,
+    blobs,
+    class_stream,
+    feed,
+    images,
+    parameters,
+    same,
+    small,
+)
 
 # ---- ER-OBC --------------------------------------------------------------------------------------
 
@@ -133,6 +144,33 @@ def test_er_obc_draws_as_many_rows_as_asked_evenly_if_asked():
         assert len(drawn) == size
         if spread is not None:
             assert counts.max() - counts.min() == spread
+
+
+def test_er_obc_correction_is_a_draw_of_its_own_in_fresh_views():
+    learner = small("er-obc", augment="crop1+flip", memory=12, replay_batch=4)
+    learner.learn(images(12), [0, 1, 2] * 4)
+    views, draws = [], []
+    for _ in range(4):
+        step = next_step(learner, images(2, seed=1), [0, 1])
+        replayed, fetch, features = step.retrieve().slots, step.fetch, step.network.features
+
+        def spied(slots, fetch=fetch):
+            draws.append(slots)
+            return fetch(slots)
+
+        def seen(x, features=features):
+            views.append(x)
+            return features(x)
+
+        step.fetch, step.network.features = spied, seen
+        learner.method.after_step(step)
+        step.network.features = features
+        draws[-1] = (set(replayed.tolist()), draws[-1])
+    assert any(first != set(second.tolist()) for first, second in draws)
+    assert all(len(set(second.tolist())) == 4 for _, second in draws)
+    raw = learner.memory.field("x")
+    plain = [learner.preprocess.plain(raw[slots]) for _, slots in draws]
+    assert not any(map(torch.equal, views, plain))
 
 
 SURROGATE = "er-obc:surrogate_head=true"
@@ -266,6 +304,46 @@ def test_er_cba_with_a_silent_adaptor_is_the_sum_of_two_means():
     loss = cba(adaptor=silent).loss(cba_step(incoming, replayed))
     expected = F.cross_entropy(incoming.x, incoming.y) + F.cross_entropy(replayed.x, replayed.y)
     assert torch.equal(loss, expected)
+
+
+def test_er_cba_adaptor_is_as_published():
+    """Hidden 256, Xavier-normal weights, zero biases; trained by Adam at its own rate."""
+    learner = small("er-cba")
+    learner.learn(*class_stream(1)[0])
+    adaptor, optimizer = learner.method.adaptor, learner.method.optimizers["adaptor"]
+    assert isinstance(optimizer, torch.optim.Adam) and optimizer.param_groups[0]["lr"] == 0.001
+    for layer in (adaptor.inner, adaptor.outer):
+        assert layer.bias.eq(0).all()
+        law = (2 / (16 + 256)) ** 0.5
+        assert float(layer.weight.detach().std()) == pytest.approx(law, rel=0.05)
+    assert adaptor.inner.out_features == 256
+
+
+def test_er_cba_adaptor_sees_probabilities_of_seen_classes_and_zeros():
+    adaptor, logits = Adaptor(4, 8), torch.tensor([[2.0, -1], [0, 0.5]])
+    padded = torch.cat([logits.softmax(1), torch.zeros(2, 2)], 1)
+    expected = adaptor.outer(adaptor.inner(padded).relu())[:, :2]
+    torch.testing.assert_close(adaptor(logits), expected)
+
+
+def test_er_cba_outer_step_is_on_the_steps_own_rows_and_a_new_draw(monkeypatch):
+    learner = feed(small("er-cba", nn.Flatten(), memory=40, lr=0.07), class_stream(9))
+    step, asked = next_step(learner, *class_stream(10)[-1]), []
+    step.groups = [step.incoming, step.retrieve()]
+
+    def spied(*arguments):
+        asked.append(arguments)
+        return outer_loss(*arguments)
+
+    monkeypatch.setattr("evenstream.methods.er_cba.outer_loss", spied)
+    learner.method.outer_step(step)
+    ((weight, _, _, inner, outer, lr, _),) = asked
+    assert lr == 0.07 and torch.equal(weight, learner.network.head.weight)
+    for (features, labels), rows in zip(inner, step.groups, strict=True):
+        assert torch.equal(features, rows.x) and torch.equal(labels, rows.y)
+    assert outer[0].shape == inner[1][0].shape and not torch.equal(outer[0], inner[1][0])
+    stored = {tuple(row) for row in learner.memory.field("x").tolist()}
+    assert {tuple(row) for row in outer[0].tolist()} <= stored
 
 
 def adaptor_of(learner):

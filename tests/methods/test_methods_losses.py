@@ -15,7 +15,9 @@ from evenstream import Learner
 from evenstream.errors import InputError
 from evenstream.methods import make_method
 from evenstream.methods.er_cbl import class_weights, focal_losses
-from small_streams import DIM, Noisy, blobs, class_stream, feed, parameters, same, small
+from evenstream.methods.parts.distillation import distillation
+from evenstream.methods.parts.frozen_statistics import frozen_statistics
+from small_streams import DIM, Noisy, blobs, class_stream, feed, images, parameters, same, small
 
 NOTHING = Group(np.zeros((0, 4)), [])
 
@@ -91,6 +93,16 @@ def test_derpp_worked_number(distance, expected):
     assert_value(make_method(f"der++:distance={distance}").loss(step), expected)
 
 
+@pytest.mark.parametrize(("distance", "expected"), [("mean", 0.5), ("sum", 1.5)])
+def test_derpp_averages_over_rows_and_leaves_out_classes_that_were_not_stored(distance, expected):
+    """The worked pair three times, with a class more in the network than when it was stored."""
+    step = step_of(Group([[0.0, 0, 0, 0]], [2]), Group([[0.0, 0, 0, 0]], [0]))
+    stored = torch.tensor([[0.0, 2, -1]] * 3)
+    step.notes["distilled"] = Group([[0.5, 1, -0.5, 9]] * 3, [0] * 3, logits=stored)
+    loss = make_method(f"der++:alpha=1,beta=0,distance={distance}").loss(step)
+    assert_value(loss, math.log(4) + expected)
+
+
 def test_derpp_without_distillation_is_the_sum_of_two_means():
     incoming, labelled = Group([[1.0, 0, 0]], [2]), Group([[0.2, 0.1, 0], [0, 0, 1]], [0, 1])
     step = step_of(incoming, labelled)
@@ -124,6 +136,29 @@ def test_derpp_stores_the_logits_from_before_the_step():
     before = untrained.network(untrained.preprocess.plain(torch.from_numpy(x)))
     torch.testing.assert_close(stored, before.detach())
     assert not stored.requires_grad
+
+
+def test_derpp_stores_the_logits_of_the_augmented_view_in_train_mode():
+    """Not those of the raw image, nor of running statistics; and of the whole head if it counts."""
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 5))
+    options = {"augment": "crop1+flip", "memory": 6, "scope": "all", "head_size": 7}
+    learner, expected = small("der++", model, **options), []
+    loss = learner.method.loss
+
+    def spied(step):
+        assert not torch.equal(step.incoming.x, step.incoming.plain())
+        with frozen_statistics(step.network, "train"), torch.no_grad():
+            expected.append(step.network(step.incoming.x))
+        return loss(step)
+
+    learner.method.loss = spied
+    learner.learn(images(6), [0, 1, 2, 0, 1, 2])
+    stored = learner.memory.field("logits")
+    assert stored.shape == (6, 7)
+    torch.testing.assert_close(stored, expected[0])
+    with torch.no_grad():
+        plain = learner.network.eval()(learner.preprocess.plain(learner.memory.field("x")))
+    assert not torch.allclose(stored, plain, atol=1e-3)
 
 
 def test_derpp_pulls_nothing_while_the_network_stands_still():
@@ -184,6 +219,21 @@ def test_ss_il_distils_only_what_the_teacher_knows():
         assert_value(method.distillation(logits, logits, [torch.tensor(absent)]), 0.0)
 
 
+def test_ss_il_distils_all_rows_on_the_absent_classes_that_the_teacher_knows():
+    """Task-free: one group, what the batch has not and the teacher has."""
+    teacher = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))  # the fifth is new
+    rows = [[1.0, 0, 2, 0.5, 0], [0.2, 0.4, 0, 1, 3], [0.3, 1.2, 4, -1, 1]]
+    incoming, replayed = Group(rows[:2], [2, 4]), Group(rows[2:], [1])
+    method = make_method("ss-il")
+    alone = method.loss(step_of(incoming, replayed))
+    give_teacher(method, teacher)
+    absent = [0, 1, 3]
+    expected = distillation(
+        torch.tensor(rows)[:, absent], teacher[:, absent], 2.0, form="kl", scaled=True
+    )
+    assert_value(method.loss(step_of(incoming, replayed)) - alone, float(expected))
+
+
 def test_ss_il_groups_do_not_touch_each_other():
     incoming, replayed = Group([[1.0, 0, 2, 0.5]], [2]), Group([[0.3, 1.2, 4, -1]], [1])
     make_method("ss-il").loss(step_of(incoming, replayed)).backward()
@@ -221,9 +271,11 @@ def teachers(learner, stream):
 
 
 def test_ss_il_teacher_is_renewed_every_so_many_steps_and_never_changes_between():
-    seen = teachers(small("ss-il:refresh=3", model=Noisy()), class_stream(9))
+    learner = small("ss-il:refresh=3", model=Noisy())
+    seen = teachers(learner, class_stream(9))
     assert seen[:2] == [None, None]
     assert same(seen[2], seen[3]) and same(seen[2], seen[4]) and not same(seen[4], seen[5])
+    assert not any(module.training for module in learner.method.teacher.network.modules())
 
 
 def test_ss_il_original_form_renews_its_teacher_at_task_ends():
@@ -267,6 +319,8 @@ def test_er_cbl_worked_weights():
     few = class_weights(torch.tensor([0, 0, 1, 2]), 3, 0.9999)
     torch.testing.assert_close(few, torch.tensor([0.600024, 1.199988, 1.199988]))
     assert class_weights(labels, 4, 0.0).eq(1).all()
+    inverse = torch.tensor([0.28571, 0.28571, 2.28571, 1.14286])  # the limit: 1 / frequency
+    torch.testing.assert_close(class_weights(labels, 4, 0.9999999), inverse, rtol=0, atol=1e-5)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.floats(0, 0.9999))

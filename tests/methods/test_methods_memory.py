@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from method_samples import next_step, watch_groups
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from evenstream.errors import InputError
 from evenstream.learner.memory import Memory, X, Y
 from evenstream.methods import make_method
-from evenstream.methods.aser import AdversarialShapley, HighestShapleyValues
+from evenstream.methods.aser import AdversarialShapley, HighestShapleyValues, features
 from evenstream.methods.clib import LeastImportantOfTheLargestClass, refreshed_importance
 from evenstream.methods.parts.balanced import balanced_slots, slots_per_class
 from evenstream.methods.parts.shapley import knn_shapley, squared_distances
-from small_streams import DIM, Noisy, blobs, class_stream, feed, parameters, same, small
+from small_streams import DIM, Noisy, blobs, class_stream, feed, images, parameters, same, small
 
 # ---- MRO -----------------------------------------------------------------------------------------
 
@@ -83,6 +84,18 @@ def test_mro_on_its_whole_memory_is_full_batch_training_of_the_prefix():
         ]
         for mine, theirs in zip(learner.network.parameters(), weights, strict=True):
             torch.testing.assert_close(mine, theirs)
+
+
+def test_mro_cannot_teach_a_class_that_never_entered_the_memory():
+    """Its softmax may push the class down (plain), but nothing pulls it up; LAS leaves it alone."""
+    for spec, falls in (("mro", True), ("mro-las", False)):
+        learner = feed(small(spec, nn.Flatten()), class_stream(2, classes=2))
+        drawn = small("fine-tune", nn.Flatten(), lr=0.0, head_size=3)
+        x, labels = class_stream(1)[0]
+        drawn.learn(x, labels)
+        learner.learn(x, ["new"] * len(labels))
+        change = (learner.network.head.bias - drawn.network.head.bias)[2]
+        assert (change < 0) if falls else (change == 0)
 
 
 # ---- CLIB ----------------------------------------------------------------------------------------
@@ -151,6 +164,17 @@ def test_clib_evicts_the_least_important_of_the_largest_class(newcomer, slot, im
     torch.testing.assert_close(placed.fields["importance"], torch.tensor([importance]).float())
 
 
+def test_clib_newcomers_of_a_memory_with_room_start_at_their_classes_mean():
+    memory = Memory(6)
+    y, importance = torch.tensor([0, 0, 1]), torch.tensor([0.2, 0.4, -0.5])
+    memory.put(torch.arange(3), {X: torch.zeros(3, 1), Y: y, "importance": importance})
+    place = LeastImportantOfTheLargestClass().place
+    placed = place(SimpleNamespace(memory=memory), Rows([0, 2, 2]))
+    assert placed.slots.tolist() == [3, 4, 5] and placed.rows.tolist() == [0, 1, 2]
+    expected = torch.tensor([0.3, 0, 0])  # the mean of class 0; class 2 is new
+    torch.testing.assert_close(placed.fields["importance"], expected)
+
+
 def test_clib_takes_the_first_of_classes_of_equal_size():
     memory = clib_memory([1, 0, 1, 0], [0.1, 0.3, 0.1, 0.2])
     place = LeastImportantOfTheLargestClass().place
@@ -209,6 +233,19 @@ def test_clib_refresh_leaves_the_network_alone():
     assert int(after["backbone.layers.1.num_batches_tracked"]) == 5  # one training forward a step
     assert learner.memory.field("importance").ne(0).any()
     assert learner.network.training
+
+
+def test_clib_looks_at_the_whole_memory_in_eval_mode_without_augmentation():
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Dropout(0.5))
+    learner = small("clib:period=1", model, memory=8, augment="crop1+flip")
+    for seed in range(2):
+        learner.learn(images(6, seed=seed), [0, 1, 2, 0, 1, 2])
+    found = learner.method.tensors["losses"]
+    with torch.no_grad():
+        logits = learner.network.eval()(learner.preprocess.plain(learner.memory.field(X)))
+    expected = F.cross_entropy(logits, learner.memory.field(Y), reduction="none")
+    assert len(found) == 8
+    torch.testing.assert_close(found, expected)
 
 
 def test_clib_refreshes_every_period_and_forgets_what_was_drawn():
@@ -270,6 +307,27 @@ def test_distances_by_the_gram_matrix():
     a, b = torch.randn(5, 8), torch.randn(7, 8)
     torch.testing.assert_close(squared_distances(a, b), torch.cdist(a, b).square())
     assert squared_distances(a, a).ge(0).all()
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that is made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for value in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(value, torch.Tensor):
+                self.numbers = max(self.numbers, value.numel())
+        return made
+
+
+def test_no_tensor_of_points_times_candidates_times_features_is_made():
+    points, candidates = torch.randn(6, 50), torch.randn(7, 50)
+    y = torch.arange(7) % 2
+    with Largest() as seen:
+        knn_shapley(points, y[:6], candidates, y, 3)
+    assert 0 < seen.numbers <= 7 * 50 < 6 * 7 * 50
 
 
 # ---- ASER ----------------------------------------------------------------------------------------
@@ -358,6 +416,56 @@ def test_aser_update_lets_in_what_speaks_for_its_class():
     assert outliers > 0 and outliers >= 0.5 * sum(evicted.values())
 
 
+def test_aser_update_replaces_one_to_one_what_is_worth_least(monkeypatch):
+    """With a sample's own number as its value: the best as many as were there stay, no others."""
+    asked = []
+
+    def values(points, _, candidates, __, neighbours):
+        asked.append((points[:, 0].tolist(), candidates[:, 0].tolist(), neighbours))
+        return candidates[:, 0].expand(len(points), -1)
+
+    monkeypatch.setattr("evenstream.methods.aser.knn_shapley", values)
+    x = [5.0, 1, 4, 3, 9, 8, 7, 2]
+    learner = identity_learner("aser", x, ["a"] * 4 + ["b"] * 4)
+    incoming = np.array([[6.0], [0.5]], dtype=np.float32)
+    step = next_step(learner, incoming, ["a", "b"])
+    slots, rows = HighestShapleyValues(5, 2).replacements(step, step.incoming)
+    ((points, candidates, neighbours),) = asked
+    stored = candidates[:-2]
+    assert candidates[-2:] == [6.0, 0.5] and neighbours == 5
+    assert len(stored) == 2 * 2 and not set(stored) & set(points)  # per_class of two classes
+    kept = sorted(candidates)[-len(stored) :]
+    assert rows.tolist() == [row for row, value in enumerate([6.0, 0.5]) if value in kept]
+    assert sorted(x[slot] for slot in slots) == sorted(set(stored) - set(kept))
+
+
+def test_aser_update_counts_rare_classes_of_the_batch_among_the_judges():
+    """The threshold is between 0 and an even share: new classes are below it, large ones never."""
+    memory = Memory(20)
+    memory.put(torch.arange(20), {Y: torch.tensor([0] * 10 + [1] * 8 + [2] * 2)})
+    step, current = SimpleNamespace(memory=memory, n_classes=4), Rows([0, 1, 2, 3])
+    rule, own = HighestShapleyValues(5, 6), torch.Generator().manual_seed(0)
+    found = [rule.minority(step, current, own).tolist() for _ in range(200)]
+    assert {tuple(rows) for rows in found} == {
+        (False, False, False, True),
+        (False, False, True, True),
+    }
+    rare = np.mean([rows[2] for rows in found])  # a share of 0.1 is below U(0, 0.25) in 60 %
+    assert 0.48 < rare < 0.72
+
+
+def test_aser_features_are_of_plain_images_in_eval_mode():
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Dropout(0.5))
+    learner = small("aser", model, memory=6, augment="crop1+flip")
+    learner.learn(images(6), [0, 1, 2, 0, 1, 2])
+    step = next_step(learner, images(3, seed=1), [0, 1, 2])
+    found = features(step, step.incoming)
+    assert learner.network.training and not found.requires_grad
+    with torch.no_grad():
+        expected = learner.network.eval().features(step.incoming.plain())
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("memory", [3, 9, 30])
 def test_aser_keeps_its_size_and_leaves_batchnorm_alone(memory):
     learner = small("aser:per_class=2", model=Noisy(), memory=memory)
@@ -414,6 +522,18 @@ def test_er_down_keeps_few_incoming_rows_and_the_same_memory():
     assert torch.equal(learner.memory.field(X), plain.memory.field(X))
 
 
+def test_er_up_and_er_down_start_as_er_on_the_rows_that_they_keep():
+    x, labels = class_stream(1, batch=6)[0]
+    up, down, plain, few = (small(m) for m in ("er-up", "er-down", "er", "er"))
+    seen = watch_groups(down)
+    for learner in (up, down, plain):
+        learner.learn(x, labels)
+    assert same(parameters(up), parameters(plain))
+    kept = seen[0][0]
+    few.learn(kept.raw.numpy(), [down.labels[index] for index in kept.y])
+    assert same(parameters(down), parameters(few))
+
+
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(1, 5), st.booleans())
 def test_slots_per_class_draws_the_quota(labels, quota, replacement):
     generator = torch.Generator().manual_seed(0)
@@ -447,3 +567,10 @@ def test_fine_tuning_has_no_memory_and_starts_as_er():
     assert tuned.memory.capacity == 0 and tuned.memory.fields == ()
     assert same(parameters(tuned), parameters(er))
     assert not make_method("fine-tune").uses_memory
+
+
+def test_fine_tuning_predicts_the_last_tasks_classes():
+    learner = feed(small("fine-tune", lr=0.3), class_stream(60, batch=8))
+    x, _ = zip(*class_stream(20, seed=1), strict=True)
+    guesses = Counter(learner.predict(np.concatenate(x)))
+    assert guesses["class 2"] + guesses["class 3"] >= 0.9 * sum(guesses.values())
