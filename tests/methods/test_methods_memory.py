@@ -398,6 +398,7 @@ def test_aser_is_uniform_until_the_memory_is_full():
         feed(learner, stream)
         learner.seen = [groups[1].slots.tolist() for groups in seen]
     assert aser.seen == er.seen
+    assert torch.equal(aser.memory.field(X), er.memory.field(X))  # free slots first, in order
 
 
 def test_aser_update_lets_in_what_speaks_for_its_class():

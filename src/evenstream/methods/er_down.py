@@ -18,7 +18,7 @@ class ERDown(ER):
     """Keep at most k = max(1, m / seen classes) incoming rows of each class for training."""
 
     citation = "the paper's under-sampling baseline"
-    cost = "F(n) + G(n), n below b + m"
+    cost = "F(n) + G(n), n at most b + m"
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """A few incoming rows of each present class, and a replayed batch as in ER."""
