@@ -38,7 +38,7 @@ def outcome_tex(outcome: Outcome) -> str:
             rf"\caption{{{escape(f'{caption} {table.caption}')}}}",
             rf"\label{{tab:{outcome.experiment.name}-{number}}}",
         ]
-        form = _float if table.kind == "grid" else _long
+        form = _grid if table.kind == "grid" else _long
         parts += [*form(table, lines), ""]
         compared = compared or "verdict" in table.columns
     if compared:
@@ -46,21 +46,24 @@ def outcome_tex(outcome: Outcome) -> str:
     return "\n".join(parts)
 
 
-def _float(table: Table, caption: list[str]) -> list[str]:
-    """A float; columns that do not fit beside each other go below, with the rows named again."""
+def _grid(table: Table, caption: list[str]) -> list[str]:
+    """Columns that do not fit beside each other go below, with the rows named again.
+
+    It stays where it is: floats among long tables make pages that run over.
+    """
     return [
-        r"\begin{table}[htb]",
-        rf"\centering{_SMALL}",
+        rf"\begin{{center}}\begin{{minipage}}{{\linewidth}}\centering{_SMALL}",
+        r"\makeatletter\def\@captype{table}\makeatother",
         *caption,
         *(line for part in _parts(table) for line in _tabular(part)),
-        r"\end{table}",
+        r"\end{minipage}\end{center}",
     ]
 
 
 def _tabular(table: Table) -> list[str]:
     return [
         r"\par\medskip",
-        rf"\begin{{tabular}}{{{_kinds(table)}}}",
+        rf"\begin{{tabular}}{{{_kinds(table, _DIGITS)}}}",
         r"\toprule",
         _line(table.columns),
         r"\midrule",
@@ -76,7 +79,7 @@ def _long(table: Table, caption: list[str]) -> list[str]:
     heads = [r"\toprule", _line(table.columns), r"\midrule"]
     return [
         rf"\begingroup{_SMALL}",
-        rf"\begin{{longtable}}{{{_kinds(table)}}}",
+        rf"\begin{{longtable}}{{{_kinds(table, _LETTERS)}}}",
         *caption,
         r"\\",
         *heads,
@@ -98,9 +101,9 @@ def _line(cells: Sequence[str]) -> str:
 # ---- what fits on a page -------------------------------------------------------------------------
 
 _SMALL = r"\scriptsize\setlength{\tabcolsep}{4pt}"
-_LINE, _BETWEEN = 95, 2
-"""Signs of that size that fit into a line of the narrowest usual page, 345 pt, and how many the
-space between two columns takes away."""
+_DIGITS, _LETTERS, _BETWEEN = 95, 83, 2
+"""Signs of that size that fit into a line of the narrowest usual page, 345 pt, if most are digits
+or letters, and how many the space between two columns takes away."""
 _LEFT_OUT = ("time a run", "machine", "commit")
 """Columns that are in the other files only."""
 
@@ -109,7 +112,7 @@ def _parts(table: Table) -> list[Table]:
     """A table cut into as few as fit, about equally wide; each begins with what names the rows."""
     widths = [width + _BETWEEN for width in _widths(table)]
     heads, columns = list(range(table.heads)), list(range(table.heads, len(widths)))
-    room = _LINE - sum(widths[place] for place in heads)
+    room = _DIGITS - sum(widths[place] for place in heads)
     fit = max(1, room // max(widths[place] for place in columns))
     parts = math.ceil(len(columns) / fit)
     each = math.ceil(len(columns) / parts)
@@ -147,16 +150,16 @@ def _taken(table: Table, places: Sequence[int]) -> Table:
     )
 
 
-def _kinds(table: Table) -> str:
+def _kinds(table: Table, line: int) -> str:
     """How LaTeX sets each column: those that are too wide for the page break their lines."""
     widths = _widths(table)
     wanted = list(widths)
-    while sum(widths) + _BETWEEN * len(widths) > _LINE and max(widths) > 1:
+    while sum(widths) + _BETWEEN * len(widths) > line and max(widths) > 1:
         widths[widths.index(max(widths))] -= 1
     return "".join(
         ("l" if place in table.left else "r")
         if width == full
-        else rf">{{\raggedright\arraybackslash}}p{{{width / _LINE:.3f}\linewidth}}"
+        else rf">{{\raggedright\arraybackslash}}p{{{width / line:.3f}\linewidth}}"
         for place, (width, full) in enumerate(zip(widths, wanted, strict=True))
     )
 
