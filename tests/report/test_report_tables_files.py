@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -228,6 +230,20 @@ def test_the_latex_fits_a_page(tmp_path):
         shares = re.findall(r"p\{([\d.]+)\\linewidth\}", found)
         assert shares and sum(map(float, shares)) < 1.5  # of the gains and of the list
         assert found.count(r"\endhead") == 2 and "time a run" not in found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
+def test_latex_sets_it_without_errors_and_within_the_page(tmp_path, contents):
+    (outcome,) = contents.outcomes
+    packages = r"\usepackage{array,booktabs,longtable}"
+    text = rf"\documentclass{{article}}{packages}\begin{{document}}" + outcome_tex(outcome)
+    (tmp_path / "page.tex").write_text(text + r"\end{document}")
+    command = ["pdflatex", "-halt-on-error", "-interaction=batchmode", "page.tex"]
+    for _ in range(3):  # until the widths of long tables are known
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    log = (tmp_path / "page.log").read_text(encoding="latin-1")
+    assert not re.findall(r"Overfull .*", log)
 
 
 def test_quotation_marks_are_of_any_font():
