@@ -32,7 +32,7 @@ PictureFile = Annotated[
     tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: out/stream_NAME.png)"),
 ]
 
-_COST = "F forward, G backward, b incoming, m replayed samples"
+_COST = "F forward, G backward, b incoming, m replayed samples, M the memory's size"
 
 
 def methods(name: OptionalName = None) -> int:
