@@ -452,12 +452,10 @@ def test_ocm_previous_model_and_projection_are_frozen():
     assert not any(p.requires_grad for p in method.modules[PREVIOUS].parameters())
 
 
-def test_ocm_loss_is_the_sum_of_its_terms():
-    learner, stream = ocm_learner(lr=0.0)
-    method, network = learner.method, learner.network
-    parts, forward = [], network.features
-    network.features = lambda x: parts.append((x, forward(x))) or parts[-1][1]
-    starts, randint = [], torch.randint
+def watched_step(learner, batch):
+    """A step of OCM: its result, the head's rows, each forward's (x, features), window starts."""
+    network, forwards, starts = learner.network, [], []
+    features, randint, seen = network.features, torch.randint, watch_groups(learner)
 
     def noted(*args, **more):
         found = randint(*args, **more)
@@ -465,41 +463,85 @@ def test_ocm_loss_is_the_sum_of_its_terms():
             starts.append(int(found))
         return found
 
-    seen = watch_groups(learner)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "randint", noted)
-        result = learner.learn(*stream[0])
-    (rows,), (x, features), (_, every) = seen[0], parts[0], parts[1]
+        patch.setattr(
+            network, "features", lambda x: forwards.append((x, features(x))) or forwards[-1][1]
+        )
+        result = learner.learn(*batch)
+    ((rows,),) = seen
+    return result, rows, forwards, starts
+
+
+def unit(values):
+    return F.normalize(values, dim=1)
+
+
+def ocm_similarity(method, features, start, weight):
+    """Embeddings with each other and with a window of features, as a whole of length one."""
+    g = unit(method.modules[PROJECTION](features))
+    window = unit(features)[:, start : start + g.shape[1]]
+    return (weight * g @ window.T + weight * g @ g.T).tolist()
+
+
+def turned_labels(y, classes):
+    return [copy * classes + int(label) for copy in range(16) for label in y]
+
+
+def test_ocm_in_the_first_task_is_cross_entropy_and_the_contrast_of_new_rows():
+    """Similarities have the factor 1, and the memory is not asked."""
+    learner, stream = image_learner("ocm:projection=5", lr=0.0), colour_stream()
+    learner.learn(*stream[0])
+    result, rows, forwards, starts = watched_step(learner, stream[1])
+    (x, features), (_, every), _ = forwards
+    assert len(every) == 2 * 16 * 4 and rows.slots is None and len(learner.memory) == 8
+    assert rows.preprocess.augment == "resized-crop0.3+flip+gray0.25"
+    assert torch.equal(x, rows.x) and not torch.equal(x, rows.plain())
+    assert len(starts) == 1 and 0 < starts[0] <= 128 - 5
+    with torch.no_grad():
+        head = float(F.cross_entropy(learner.network.logits(features), rows.y))
+        similar = ocm_similarity(learner.method, every, starts[0], 1.0)
+    contrast = ocm_by_rows(similar, turned_labels(rows.y, 2) * 2, 0.07, new=True)
+    assert result.loss == pytest.approx(head + contrast, rel=1e-4)
+
+
+def test_ocm_loss_is_the_sum_of_its_terms():
+    learner, stream = ocm_learner(lr=0.0)
+    method, network = learner.method, learner.network
+    result, rows, forwards, starts = watched_step(learner, stream[0])
+    (x, features), (_, every) = forwards[:2]
     logits = network.head(features, network.width)
     of_new, of_old = every[:128], every[128:]
-
-    def unit(values):
-        return F.normalize(values, dim=1)
-
-    def similarity(values, start):
-        g = unit(method.modules[PROJECTION](values))
-        return (0.5 * g @ unit(values)[:, start : start + g.shape[1]].T + 0.5 * g @ g.T).tolist()
-
-    incoming = torch.tensor([learner.labels.index(label) for label in stream[0][1]])
-    classes = len(learner.labels)
-    new_labels, old_labels = (
-        [copy * classes + int(label) for copy in range(16) for label in y]
-        for y in (incoming, rows.y)
-    )
+    incoming = [learner.labels.index(label) for label in stream[0][1]]
+    new_labels, old_labels = (turned_labels(y, len(learner.labels)) for y in (incoming, rows.y))
     turned = rotations(rows.raw)
     with torch.no_grad():
         before = unit(
             method.modules[PREVIOUS](method.previous.outputs(learner.preprocess.plain(turned))[0])
         )
         now = unit(method.modules[PROJECTION](of_old[:64]))
+        similar = [
+            ocm_similarity(method, part, start, 0.5)
+            for part, start in zip((of_new, of_old), starts, strict=True)
+        ]
         expected = (
             float(F.cross_entropy(logits, rows.y))
-            + ocm_by_rows(similarity(of_new, starts[0]), new_labels * 2, 0.07, new=True)
-            + ocm_by_rows(similarity(of_old, starts[1]), old_labels * 2, 0.07, new=False)
+            + ocm_by_rows(similar[0], new_labels * 2, 0.07, new=True)
+            + ocm_by_rows(similar[1], old_labels * 2, 0.07, new=False)
             + ocm_by_rows((now @ before.T).tolist(), old_labels, 0.07, new=False)
             + float(F.mse_loss(logits[:, :2], method.previous.outputs(x)[1]))
         )
     assert result.loss == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("spec", "beta2"), [("ocm", 0.99), ("ocm:beta2=0.9", 0.9)])
+def test_ocm_gives_adam_its_betas(spec, beta2, tmp_path):
+    learner = image_learner(spec, optimizer="adam")
+    learner.learn(*colour_stream()[0])
+    learner.save(tmp_path)
+    for each in (learner, Learner.load(tmp_path)):
+        for optimizer in (each.optimizer, each.method.optimizers[PROJECTION]):
+            assert [group["betas"] for group in optimizer.param_groups] == [(0.9, beta2)]
 
 
 @pytest.mark.parametrize(("features", "expected"), [(24, 24), (200, 128)])

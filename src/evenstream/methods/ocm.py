@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from evenstream.bounds import Positive, Share, Within
+from evenstream.bounds import Fading, Positive, Share, Within
 from evenstream.learner.part import TaskData
 from evenstream.learner.rows import Rows, joint_view
 from evenstream.learner.step import Step
@@ -50,6 +50,9 @@ class OCM(TwoViews):
     """Dimensions of the linear projection; at most those of the features."""
     later_weight: Share = 0.5
     """Factor on the similarities after the first task; the public code has 0.5 for CIFAR-10."""
+    beta2: Fading = 0.99
+    """How much of its mean of squared gradients Adam keeps at each step, as in the public code;
+    PyTorch's own default is 0.999. SGD has no such mean."""
 
     def make_teacher(self) -> Teacher:
         """The previous model: a copy from the last task's end."""
@@ -62,11 +65,15 @@ class OCM(TwoViews):
         return self.teacher
 
     def on_setup(self, learner: Learner) -> None:
-        """Make the second view and the projection."""
+        """Make the second view and the projection; Adam gets the betas of the public code."""
         super().on_setup(learner)
-        assert learner.network is not None
+        assert learner.network is not None and learner.optimizer is not None
         size = learner.network.head.in_features
         add_projection(self, learner, nn.Linear(size, min(size, self.projection)))
+        for optimizer in (learner.optimizer, self.optimizers[PROJECTION]):
+            for group in optimizer.param_groups:
+                if "betas" in group:
+                    group["betas"] = (group["betas"][0], self.beta2)
 
     def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
         """The previous model has a projection, too."""
