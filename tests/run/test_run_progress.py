@@ -7,10 +7,10 @@ from rich.console import Console
 
 from evenstream.learner.step import StepResult
 from evenstream.run import progress as progress_module
-from evenstream.run.interruption import stop_on_signal
+from evenstream.run.interruption import Interrupted, stop_on_signal
 from evenstream.run.progress import LiveBar, PlainLines, Silent, make_progress
-from evenstream.run.runner import start_run
-from small_runs import save_table, small_config
+from evenstream.run.runner import resume_run, start_run
+from small_runs import StopAfter, save_table, small_config
 
 
 def console(terminal):
@@ -62,6 +62,17 @@ def test_bar(tmp_path):
         assert part in text
     assert f"online accuracy {found['online']['accuracy'][-1]:.1f} %" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0  # the cursor is back
+
+
+def test_the_total_knows_of_rows_that_are_held_out(tmp_path):
+    """BiC holds one of the second task's 40 rows out: 3 batches of 13 and not 4, in two epochs."""
+    table, screens = save_table(tmp_path / "table.npz"), [console(True), console(False)]
+    config = small_config(table, "bic", batch=13, epochs=2)
+    with pytest.raises(Interrupted):
+        start_run(config, tmp_path / "run", make_progress(screens[0]), StopAfter(2 * 4 + 3 + 1))
+    assert "12/14" in screens[0].file.getvalue()
+    assert resume_run(tmp_path / "run", make_progress(screens[1]))["steps"] == 14
+    assert "from step 12 of 14" in screens[1].file.getvalue()
 
 
 def test_steps_without_a_loss_keep_the_last_one():

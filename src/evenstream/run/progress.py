@@ -19,6 +19,9 @@ class Progress:
     def start(self, method: str, seed: int, steps: int, done: int) -> None:
         """The run begins, or goes on after `done` steps."""
 
+    def expect(self, steps: int) -> None:
+        """The run turns out to have another number of steps: a task's rows were held out."""
+
     def step(self, result: StepResult, samples: int) -> None:
         """A step was made."""
 
@@ -54,6 +57,10 @@ class _Counting(Progress):
         self.steps, self.done, self.first = steps, done, done
         self.samples, self.began = 0, time.monotonic()
         self.loss = self.seen = ""
+
+    def expect(self, steps: int) -> None:
+        """Remember the new total."""
+        self.steps = steps
 
     def step(self, result: StepResult, samples: int) -> None:
         """Count."""
@@ -123,6 +130,11 @@ class LiveBar(_Counting):
         super().start(method, seed, steps, done)
         self._task = self._bar.add_task(self.title, total=steps, completed=done, status="")
         self._bar.start()
+
+    def expect(self, steps: int) -> None:
+        """Make the bar shorter or longer."""
+        super().expect(steps)
+        self._bar.update(self._task, total=steps)
 
     def step(self, result: StepResult, samples: int) -> None:
         """Move the bar."""

@@ -104,9 +104,8 @@ class _Run:
         self.events.close()
 
     def go(self, stop: StopFlag) -> dict[str, Any]:
-        per_epoch = sum(self.stream.steps(task, self.batch) for task in range(len(self.stream)))
-        steps = per_epoch * self.config.epochs
-        self.progress.start(self.config.method, self.config.seed, steps, self.learner.step)
+        done = self.learner.step
+        self.progress.start(self.config.method, self.config.seed, done + self._steps_left(), done)
         while self.at.task < len(self.stream):
             self._train_task(stop)
             self._evaluate_task()
@@ -117,6 +116,17 @@ class _Run:
         self.progress.finish(found)
         return found
 
+    def _steps_left(self) -> int:
+        """Steps from here to the end, as if no task to come held any rows out."""
+        at, stream = self.at, self.stream
+        held_out = len(at.held_out) if self.learner.in_task else 0
+        steps = [
+            stream.steps(task, self.batch, held_out if task == at.task else 0)
+            for task in range(at.task, len(stream))
+        ]
+        made = at.epoch * steps[0] + at.batch if steps else 0
+        return sum(steps) * self.config.epochs - made
+
     def _train_task(self, stop: StopFlag) -> None:
         at, learner, stream = self.at, self.learner, self.stream
         twice = "second_pass" in learner.needs
@@ -124,6 +134,7 @@ class _Run:
         if not learner.in_task and stream.boundaries:
             with self._training():
                 at.held_out = learner.start_task(stream.label_counts(at.task), data)
+            self.progress.expect(learner.step + self._steps_left())
         while True:
             self._train_epoch(stop)
             if at.epoch + 1 == self.config.epochs:
