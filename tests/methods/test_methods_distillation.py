@@ -193,6 +193,22 @@ def test_the_teacher_reaches_classes_that_las_leaves_alone(name):
         assert bool(group.x.grad[:, 2].ne(0).any()) == reached
 
 
+@pytest.mark.parametrize("name", ["lucir", "geodl"])
+def test_what_holds_the_features_has_no_gradient_for_the_head(name):
+    old, new = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(6))
+    head = torch.randn(3, 4, generator=torch.Generator().manual_seed(7), requires_grad=True)
+    group = Group(new.tolist(), [0, 1, 2, 2, 0])
+    step = step_of(group, forward=lambda x: (x, x @ head.T))
+    method = make_method(name)
+    method.teacher = fixed_teacher(torch.zeros(5, 2), old)
+    gradients = [
+        torch.autograd.grad(loss, [head, group.x])
+        for loss in (method.loss(step), step.ce(group.x @ head.T, group.y))
+    ]
+    (of_head, of_features), (classification, plain) = gradients
+    assert torch.equal(of_head, classification) and not torch.allclose(of_features, plain)
+
+
 def test_lwf_leaves_new_columns_alone():
     group = Group(NEW.tolist(), [3])
     beyond_classification(taught("lwf"), given_step(group)).backward()
@@ -229,7 +245,7 @@ def test_equals_plain_replay_until_the_first_task_ends(spec, model):
     assert not same(parameters(one), parameters(other))
 
 
-@pytest.mark.parametrize("spec", BOTH)
+@pytest.mark.parametrize("spec", [*BOTH, "lwf-lt"])
 def test_the_teacher_is_the_network_at_the_last_task_end_and_never_changes(spec):
     stream = class_stream(16)
     learner = second_task(spec, stream[:8], model=normed())
@@ -245,6 +261,17 @@ def test_the_teacher_is_the_network_at_the_last_task_end_and_never_changes(spec)
     learner.end_task()
     assert same(dict(learner.method.teacher.network.state_dict()), parameters(learner))
     assert learner.method.teacher.known == 4
+
+
+@pytest.mark.parametrize("spec", ["lwf:form=kl", "lucir", "geodl"])
+def test_the_first_step_of_a_task_differs_from_replay_by_the_mode_of_batchnorm_only(spec):
+    """The teacher is in eval mode: equal weights are at a distance where BatchNorm is, else not."""
+    stream = class_stream(9)
+    for model, apart in ((normed, True), (lambda: "mlp", False)):
+        ours, plain = (second_task(name, stream[:8], model=model()) for name in (spec, "er"))
+        assert same(parameters(ours), parameters(plain))
+        distance = ours.learn(*stream[8]).loss - plain.learn(*stream[8]).loss
+        assert (distance > 1e-3) if apart else (abs(distance) < 1e-5)
 
 
 def test_the_teacher_sees_the_rows_that_the_student_sees():

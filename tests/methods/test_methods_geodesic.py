@@ -94,6 +94,13 @@ def test_a_batch_of_features(centring, quadratic, cosine):
     close(geodesic_distance(OLD, NEW, centring=centring), cosine)
 
 
+@pytest.mark.parametrize("form", ["cosine", "quadratic"])
+def test_single_precision_is_computed_in_double_and_cast_back(form):
+    found = geodesic_distance(OLD, NEW, form=form)
+    exact = geodesic_distance(OLD.double(), NEW.double(), form=form)
+    assert found.dtype == torch.float32 and found == exact.float()
+
+
 def test_the_batch_has_two_angles():
     u, v = (centred(F.normalize(rows.double()), "batch") for rows in (OLD, NEW))
     angles, _, _ = principal_angles(principal_basis(u)[:, :2], principal_basis(v)[:, :2])

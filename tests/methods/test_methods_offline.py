@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import Group, assert_value, fixed_teacher, step_of, watch_groups
+from method_samples import Group, assert_value, fixed_teacher, normed, step_of, watch_groups
 from torch import nn
 
 from evenstream import Learner
@@ -111,6 +111,31 @@ def test_replay_mixing_draws_a_batch_at_every_step(method):
     seen = watch_groups(learner)
     train(learner, task_data(1))
     assert {len(group) for _, group in seen} == {learner.options.replay_batch}
+
+
+@pytest.mark.parametrize("las", ["", "-las"])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("bic", ""), ("e2e", ""), ("lucir-full", ":head=cosine,head_scale=1,head_scale_learned=true")],
+)
+def test_before_there_is_a_teacher_they_train_as_fine_tuning_does(method, options, las):
+    specs = method + las, f"fine-tune{las}{options}"
+    ours, plain = (small(spec, Noisy(), batch=BATCH) for spec in specs)
+    for learner in (ours, plain):
+        train(learner, task_data(0))
+    assert same(parameters(ours), parameters(plain))
+
+
+@pytest.mark.parametrize("method", TASKWISE)
+def test_the_teacher_is_the_network_at_the_last_task_end_and_rests(method):
+    learner = after_tasks(method, tasks=1, model=normed())
+    saved, teacher = parameters(learner), learner.method.teacher.network
+    train(learner, task_data(1))
+    assert learner.method.teacher.network is teacher and same(dict(teacher.state_dict()), saved)
+    assert not any(module.training for module in teacher.modules())
+    assert all(p.grad is None and not p.requires_grad for p in teacher.parameters())
+    now = parameters(learner)
+    assert not any(torch.equal(saved[name], now[name]) for name in saved if "backbone" in name)
 
 
 def test_more_classes_than_room_keep_one_row_each_for_some():
@@ -237,6 +262,25 @@ def test_stage_two_of_bic_changes_no_weight_and_only_new_logits():
     assert 0 < abs(1 - alpha) <= 0.06 and 0 < abs(beta) <= 0.06
     assert torch.equal(after[:, :2], logits[:, :2])
     torch.testing.assert_close(after[:, 2:], alpha * logits[:, 2:] + beta)
+
+
+def test_stage_two_of_bic_is_fitted_on_logits_in_eval_mode(monkeypatch):
+    learner = after_tasks("bic", tasks=1, memory=20, model=Noisy())
+    train(learner, task_data(1))
+    held = torch.cat([learner.method.tensors[name] for name in ("old_x", "new_x")])
+    logits, found = learner.scores(held.numpy()), []
+
+    def noted(*rows, **options):
+        found.append((*rows, options))
+        return torch.tensor([0.5, -1.0])
+
+    monkeypatch.setattr("evenstream.slots.inference.bias_correction.fit_bias", noted)
+    learner.end_task(task_data(1))
+    ((fitted, _, current, options),) = found
+    assert torch.equal(fitted, logits) and current.tolist() == [False, False, True, True]
+    assert (options["lr"], options["epochs"], options["class_weights"]) == (0.001, 50, None)
+    after = learner.scores(held.numpy())
+    assert torch.equal(after, torch.cat([logits[:, :2], 0.5 * logits[:, 2:] - 1], 1))
 
 
 def test_only_the_newest_correction_is_active_and_the_teacher_keeps_its_own():

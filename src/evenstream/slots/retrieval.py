@@ -37,6 +37,8 @@ class OncePerEpoch(Retrieval):
     """Every stored row comes back once in an epoch, at random: task and memory shuffled together.
 
     A row is due with a position in the epoch's incoming rows, so the sizes of batches may vary.
+    Where a stream leaves out the short batch at the end, the rows due in it are left out with it,
+    as they would be if task and memory were one shuffled set; the next epoch draws anew.
 
     Args:
         owner: whose tensors the places are kept in, so that they are saved.
