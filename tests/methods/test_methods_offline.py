@@ -171,6 +171,14 @@ def test_a_class_that_comes_back_is_herded_anew_from_old_and_new_rows():
     assert stored(learner) == [1, 1, 1]
 
 
+def test_online_methods_offer_every_row_to_the_memory_in_every_epoch():
+    learner = small("er", memory=70)
+    train(learner, task_data(0), epochs=3)
+    assert learner.memory.seen == len(learner.memory) == 3 * 20
+    times = learner.memory.field(X).unique(dim=0, return_counts=True)[1]
+    assert times.tolist() == [3] * 20
+
+
 @pytest.mark.parametrize("method", TASKWISE)
 def test_without_data_or_memory_they_refuse(method):
     with pytest.raises(InputError, match="looks at a task's data more than once"):
