@@ -254,9 +254,7 @@ class _Pretraining:
             return
         began = time.perf_counter()
         number = self.at.epoch * self.epochs.steps(0, self.config.batch) + self.at.batch
-        if self.learner.optimizer is not None:
-            for group in self.learner.optimizer.param_groups:
-                group["lr"] = self.config.lr_at(number, self.steps)
+        self.learner.lr = self.config.lr_at(number, self.steps)
         result = self.learner.learn(batch.x, batch.labels)
         self.at.seconds += time.perf_counter() - began
         self.at.samples += len(batch.labels)

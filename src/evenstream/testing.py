@@ -170,7 +170,10 @@ def check_takes_any_batch(method: str) -> None:
 
 
 def check_memory_is_bounded(method: str) -> None:
-    """The memory never holds more than its capacity, and its class counts are right."""
+    """The memory never holds more than its capacity, nor anything it was told not to store.
+
+    Its class counts are right.
+    """
     for capacity in (1, 5):
         learner = make_learner(method, memory=capacity)
         for batch in toy_stream(SHORT):
@@ -180,6 +183,10 @@ def check_memory_is_bounded(method: str) -> None:
             counts = learner.memory.class_counts
             stored = torch.bincount(learner.memory.field("y"), minlength=len(counts))
             assert torch.equal(counts, stored)
+        before = learner.memory.seen, learner.memory.class_counts.clone()
+        learner.learn(*batch, store=False)
+        assert learner.memory.seen == before[0], f"{method} stores what it was told not to"
+        assert torch.equal(learner.memory.class_counts, before[1])
 
 
 def check_batchnorm_is_left_alone(method: str) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 import warnings
 
 import numpy as np
@@ -581,3 +582,40 @@ def test_it_learns_and_adjustment_helps_against_forgetting():
 
     fine, er, las = (accuracy(method) for method in ("fine-tune", "er", "er-las"))
     assert fine < 0.5 < er and las > er - 0.05
+
+
+def test_the_learning_rate_can_be_changed_and_is_saved(tmp_path):
+    stream = class_stream()
+    learner, other = small("er", lr=0.5), small("er", lr=0.01)
+    learner.lr = 0.01  # before there is an optimiser
+    feed(learner, stream[:3])
+    feed(other, stream[:3])
+    assert learner.fingerprint() == other.fingerprint()
+    learner.lr = 0.2
+    learner.save(tmp_path / "saved")
+    resumed = Learner.load(tmp_path / "saved")
+    assert resumed.lr == 0.2
+    before = parameters(learner)
+    feed(learner, stream[3:5])
+    feed(resumed, stream[3:5])
+    feed(other, stream[3:5])
+    assert same(parameters(resumed), parameters(learner))
+    moved, less = (
+        sum(float((after[name] - before[name]).abs().sum()) for name in before)
+        for after in (parameters(learner), parameters(other))
+    )
+    assert moved > 5 * less
+    with pytest.raises(InputError, match="lr must be a finite number"):
+        learner.lr = math.nan
+    assert learner.lr == 0.2
+
+
+def test_batches_that_are_not_to_be_stored_are_learned_from():
+    (x, y), *_ = class_stream()
+    learner = small("er")
+    learner.learn(x, y, store=False)
+    assert learner.step == 1 and len(learner.memory) == 0 and learner.labels
+    gathering = small("er", accumulate=100)
+    with pytest.raises(InputError, match="accumulate"):
+        gathering.learn(x, y, store=False)
+    assert not gathering.pending

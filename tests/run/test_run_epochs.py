@@ -103,6 +103,40 @@ def test_a_run_stopped_in_any_epoch_goes_on_exactly(table, tmp_path, peeking, me
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
 
 
+def test_milestones_lower_the_rate_in_every_task_and_after_a_resume(table, tmp_path, monkeypatch):
+    rates = []
+    real = runner._Run._learn
+
+    def learn(run, batch):
+        real(run, batch)
+        (group,) = run.learner.optimizer.param_groups
+        rates.append(round(group["lr"], 9))
+        assert run.learner.lr == group["lr"]
+
+    monkeypatch.setattr(runner._Run, "_learn", learn)
+    config = small_config(table, lr=0.05, epochs=3, milestones="1,2", checkpoint_every=1000)
+    start_run(config, tmp_path / "whole")
+    assert rates == 2 * [rate for rate in (0.05, 0.005, 0.0005) for _ in range(STEPS)]
+    with pytest.raises(Interrupted):
+        start_run(config, tmp_path / "cut", stop=StopAfter(STEPS + 3))
+    resume_run(tmp_path / "cut")
+    assert rates[6 * STEPS :] == rates[: 6 * STEPS]
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("text", ["0", "3", "-1", "one", "1;2", "1,", ",", "٣"])
+def test_milestones_that_make_no_sense(table, text):
+    with pytest.raises(InputError, match="milestones"):
+        small_config(table, epochs=3, milestones=text)
+
+
+def test_rows_of_the_first_epoch_only_are_offered_to_the_memory(table, tmp_path):
+    for store, offered in (("every-epoch", 3 * 80), ("first-epoch", 80)):
+        start_run(small_config(table, "er", epochs=3, store=store), tmp_path / store)
+        saved = read_checkpoint(tmp_path / store / "checkpoint")
+        assert saved["learner"]["memory"]["seen"] == offered
+
+
 def test_a_task_end_that_is_cut_off_is_made_again_from_just_before(
     table, tmp_path, peeking, monkeypatch
 ):

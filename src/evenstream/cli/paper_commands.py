@@ -215,8 +215,8 @@ def report(
     contents = collect(names, [*(() if usual else (store,)), *runs])
     page = write_tables(contents, out)
     for row in contents.overview():
-        cells, runs = f"{row.cells} cells ({row.scales})", count(row.runs, "run")
-        print(f"{row.name}: {cells}, {runs}; {row.verdicts}")
+        cells, made = f"{row.cells} cells ({row.scales})", count(row.runs, "run")
+        print(f"{row.name}: {cells}, {made}; {row.verdicts}")
     if contents.without_runs:
         missing = ", ".join(outcome.experiment.name for outcome in contents.without_runs)
         print(f"no runs: {missing}")

@@ -261,7 +261,9 @@ def _print_settings(console: Console, config: RunConfig, title: str) -> None:
         f"network {config.network}{f' from {config.weights}' if config.weights else ''}, "
         f"{f'{config.epochs} epochs a task, ' if config.epochs > 1 else ''}"
         f"memory {config.memory}, batch {config.batch}{schedule} + "
-        f"{config.replay_batch} replayed, lr {config.lr:g}, {config.optimizer}, augmentation "
+        f"{config.replay_batch} replayed, lr {config.lr:g}"
+        f"{f' (a tenth from epochs {config.milestones})' if config.milestones else ''}, "
+        f"{config.optimizer}, augmentation "
         f"{config.augment}, classes by {config.class_order}, {config.device}, dtype {config.dtype}",
         style="dim",
     )

@@ -30,6 +30,12 @@ class Settings:
         int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 1, offline 50)")
     ] = None
     """Passes over each task's data."""
+    milestones: Annotated[
+        str, tyro.conf.arg(metavar="EPOCH,...", help_behavior_hint="(default: none)")
+    ] = ""
+    """Epochs of each task from which on the learning rate is a tenth (DER's code: 35,45)."""
+    store: Literal["every-epoch", "first-epoch"] = "every-epoch"
+    """In which epochs of a task the memory is offered its rows."""
     memory: StreamInt = None
     """Samples kept for replay; 0 means none."""
     seed: int = 0

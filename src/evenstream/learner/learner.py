@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,13 +175,27 @@ class Learner:
         """What the stream must provide for this method and what it is composed of."""
         return self.method.all_needs
 
-    def learn(self, x: Any, labels: Any) -> StepResult:
+    @property
+    def lr(self) -> float:
+        """The learning rate; may be set between steps. Optimisers of a method keep their own."""
+        return self.options.lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.options = replace(self.options, lr=value)
+        for group in self.optimizer.param_groups if self.optimizer else ():
+            group["lr"] = value
+
+    def learn(self, x: Any, labels: Any, *, store: bool = True) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
         The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
-        finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
+        finite, raises an `EvenstreamError` and leaves the learner exactly as it was. `store=False`
+        keeps the batch out of the memory, say because it was learned from before.
         """
         raw, values = self._check_batch(x, labels)
+        if not store and self.options.accumulate > 1:
+            raise InputError("store=False is for whole batches; it cannot be used with accumulate")
         self._check_boundaries()
         with all_or_nothing(self):
             if self.network is None:
@@ -189,7 +204,7 @@ class Learner:
             waiting = sum(len(rows) for rows, _ in self.pending)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
-            result = self._learn_pending()
+            result = self._learn_pending(store)
         self._warn_if_stuck(result)
         return result
 
@@ -334,11 +349,11 @@ class Learner:
             raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
         return raw, values
 
-    def _learn_pending(self) -> StepResult:
+    def _learn_pending(self, store: bool = True) -> StepResult:
         raw = torch.cat([rows for rows, _ in self.pending])
         values = [label for _, labels in self.pending for label in labels]
         self.pending = []
-        return learn_batch(self, raw, values)
+        return learn_batch(self, raw, values, store)
 
     def optimise(self, loss: Tensor, *groups: str) -> None:
         """The one place for backward, finite check and optimiser step.

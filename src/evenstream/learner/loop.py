@@ -19,13 +19,13 @@ from evenstream.learner.step import Step, StepResult
 from evenstream.learner.transaction import undo_update
 from evenstream.methods.base import Method
 from evenstream.slots.inference import ArgMax
-from evenstream.slots.updates import Reservoir
+from evenstream.slots.updates import Placement, Reservoir
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
 
 
-def learn_batch(learner: Learner, raw: Tensor, values: list[Label]) -> StepResult:
+def learn_batch(learner: Learner, raw: Tensor, values: list[Label], store: bool) -> StepResult:
     """Algorithm 2: retrieve, count, forward, backward, update the memory. In that order."""
     if "label_counts" in learner.needs:
         _check_announced(learner, values)
@@ -35,8 +35,9 @@ def learn_batch(learner: Learner, raw: Tensor, values: list[Label]) -> StepResul
     assert learner.network is not None
     incoming = Rows(raw, y, learner.preprocess, learner.randomness.augment)
     step = make_step(learner, learner.network, incoming, known)
+    put = _store if store else _keep_out
     if learner.method.memory_first:
-        _store(learner, step)
+        put(learner, step)
     step.groups = learner.method.training_rows(step)
     _observe(learner, step)
     loss = learner.method.loss(step)
@@ -45,7 +46,7 @@ def learn_batch(learner: Learner, raw: Tensor, values: list[Label]) -> StepResul
         update(learner, loss, learner.method.trained_groups, undoable=_may_fail_later(learner))
     learner.method.after_step(step)
     if not learner.method.memory_first:
-        _store(learner, step)
+        put(learner, step)
     for part in learner.parts[1:]:
         part.after_step(step)
     learner.step += 1
@@ -174,6 +175,12 @@ def _store(learner: Learner, step: Step) -> None:
         kept = value if chosen is None else value[chosen]
         values[name] = kept[placed.rows]
     learner.memory.put(placed.slots, values)
+
+
+def _keep_out(learner: Learner, step: Step) -> None:
+    """Leave the memory as it is."""
+    nothing = torch.empty(0, dtype=torch.long, device=learner.device)
+    step.placed = Placement(nothing, nothing)
 
 
 def _prequential_accuracy(learner: Learner, step: Step) -> float | None:

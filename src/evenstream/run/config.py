@@ -81,6 +81,10 @@ class RunConfig(TomlSettings):
     """0: the data has a test set."""
     epochs: int = 1
     """Passes over each task's data; 1 is online."""
+    milestones: str = ""
+    """Epochs of each task from which on the learning rate is a tenth: "35,45"."""
+    store: Literal["every-epoch", "first-epoch"] = "every-epoch"
+    """In which epochs of a task the memory is offered its rows."""
     checkpoint_every: int = 500
     batch_schedule: Schedule = "constant"
     """How the batch size changes from task to task; `batch` is the largest."""
@@ -100,6 +104,22 @@ class RunConfig(TomlSettings):
         for name in ("eval_every", "eval_images"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        self.lr_in(0)
+
+    def lr_in(self, epoch: int) -> float:
+        """The learning rate in an epoch of a task, counted from 0."""
+        words = [word.strip() for word in self.milestones.split(",") if self.milestones]
+        if not all(word.isascii() and word.isdigit() for word in words):
+            raise InputError(
+                f"milestones are epochs joined by commas, as in 35,45; got {self.milestones!r}"
+            )
+        late = [word for word in words if not 0 < int(word) < self.epochs]
+        if late:
+            raise InputError(
+                f"milestones lie after the first epoch and before the end: 1 to "
+                f"{self.epochs - 1} for {self.epochs} epochs, not {late[0]}"
+            )
+        return float(self.lr * 0.1 ** sum(epoch >= int(word) for word in words))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -157,6 +157,7 @@ class _Run:
 
     def _train_epoch(self, stop: StopFlag) -> None:
         at, size = self.at, self.batch
+        self.learner.lr = self.config.lr_in(at.epoch)
         batches = self.stream.batches(at.task, size, at.batch, epoch=at.epoch, held_out=at.held_out)
         for batch in batches:
             self.at.batch += 1
@@ -186,8 +187,9 @@ class _Run:
         skipped.add(samples)
 
     def _learn(self, batch: Batch) -> None:
+        store = self.at.epoch == 0 or self.config.store == "every-epoch"
         with self._training():
-            result = self.learner.learn(batch.x, batch.labels)
+            result = self.learner.learn(batch.x, batch.labels, store=store)
         samples = len(batch.labels)
         self.at.samples += samples
         self.at.single_class_steps += result.single_class
