@@ -128,6 +128,8 @@ def test_milestones_lower_the_rate_in_every_task_and_after_a_resume(table, tmp_p
 def test_milestones_that_make_no_sense(table, text):
     with pytest.raises(InputError, match="milestones"):
         small_config(table, epochs=3, milestones=text)
+    with pytest.raises(InputError, match="milestones"):
+        small_config(table, milestones="1")
 
 
 def test_rows_of_the_first_epoch_only_are_offered_to_the_memory(table, tmp_path):

@@ -113,6 +113,8 @@ class RunConfig(TomlSettings):
             raise InputError(
                 f"milestones are epochs joined by commas, as in 35,45; got {self.milestones!r}"
             )
+        if words and self.epochs == 1:
+            raise InputError("milestones are for several epochs a task: say how many epochs")
         late = [word for word in words if not 0 < int(word) < self.epochs]
         if late:
             raise InputError(
