@@ -14,6 +14,8 @@ from evenstream.report.tables import (
     find_runs,
 )
 from evenstream.report.tables.background import distinct
+from evenstream.report.tables.csv_file import outcome_csv
+from evenstream.report.tables.layout import tables
 from evenstream.report.tables.metrics import metric_of, names_of, numbers
 from evenstream.report.tables.verdicts import compare
 from table_samples import (
@@ -321,6 +323,36 @@ def test_gains_are_paired_in_the_same_precision_and_device_only(tmp_path, experi
         write_run(tmp_path / "runs" / f"las{seed}", las, 30)
     for gain in outcome_of(tmp_path / "runs", experiment).gains:
         assert (gain.seeds, len(gain.runs)) == ((0,), 2)
+
+
+def test_cells_are_compared_with_the_baseline_seed_by_seed(tmp_path):
+    text = EXPERIMENT.replace("memory = [100]", 'memory = [100]\ndtype = ["float32", "bfloat16"]')
+    text = text.replace('rows = ["method"]', 'rows = ["method"]\nbaseline = { dtype = "float32" }')
+    experiment = make_experiment(tmp_path / "file", text)
+    for dtype, values in (("float32", [20, 22, 24]), ("bfloat16", [21, 25, 26])):
+        for seed, value in enumerate(values):
+            config = config_of(experiment, seed, method="er", dtype=dtype, **CIFAR10)
+            write_run(tmp_path / "runs" / f"{dtype}{seed}", config, value, dtype=dtype)
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    found = next(each for each in outcome.differences if each.metric.name == "A_T")
+    assert (found.cell["dtype"], found.without["dtype"]) == ("bfloat16", "float32")
+    assert found.seeds == (0, 1, 2) and found.means == (22, 24)
+    assert found.interval.mean == 2 and found.words == "≈ no clear difference"
+    (table,) = [table for table in tables(outcome) if table.title == "Compared with dtype float32"]
+    assert table.columns[:4] == ("dtype", "metric", "dtype float32", "this")
+    assert table.rows[0][:4] == ("bfloat16", "A_T", "22.0", "24.0")
+    assert "A_T_minus_float32" in outcome_csv(outcome)
+
+
+def test_methods_are_compared_with_a_baseline_on_the_same_device_only(tmp_path):
+    text = EXPERIMENT.replace('rows = ["method"]', 'rows = ["method"]\nbaseline = {method="er"}')
+    experiment = make_experiment(tmp_path / "file", text)
+    for method, devices in (("er", ["cpu", "cuda"]), ("er-las", ["cpu", "cpu"])):
+        for seed, device in enumerate(devices):
+            config = config_of(experiment, seed, method=method, **CIFAR10)
+            write_run(tmp_path / "runs" / f"{method}{seed}", config, device=device)
+    differences = outcome_of(tmp_path / "runs", experiment).differences
+    assert {(each.cell["method"], each.seeds) for each in differences} == {("er-las", (0,))}
 
 
 def test_where_no_gain_is_printed_it_is_the_difference_of_one_tables_means(tmp_path, experiment):

@@ -187,6 +187,14 @@ def test_overrides_count_more_than_everything_else(read, scale):
     assert runs == [replace(run, device="cuda", dtype="bfloat16") for run in plain]
 
 
+def test_a_baseline_is_of_the_grid(read):
+    assert read(baseline={"method": "er"}).baseline == {"method": "er"}
+    with pytest.raises(InputError, match="unknown method in baseline 'mir'; known: er, er-las"):
+        read(baseline={"method": "mir"})
+    with pytest.raises(InputError, match="unknown entry of baseline 'memory'"):
+        read(baseline={"memory": 5})
+
+
 def test_weights_that_the_command_has_to_name(read, tmp_path):
     experiment = read(settings={"weights": "?"}, scale={"small": {"settings": {"weights": ""}}})
     plan = make_plan(experiment)

@@ -92,6 +92,8 @@ class Experiment:
     """What the experiment's own scale is called."""
     source: str = ""
     """What the experiment reproduces."""
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    """Values of keys that reports compare all others with, seed by seed."""
 
     @property
     def scale_names(self) -> list[str]:

@@ -34,8 +34,9 @@
 
 A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. Of several settings the
 last counts, in this order: the stream's protocol, `[settings]`, those of the scale, the keys of the
-cell, each `[[when]]` that matches. Two more entries are optional: `source`, what the experiment
-reproduces, and `base`, what its own scale is called ("full"). Scales are named like experiments.
+cell, each `[[when]]` that matches. Three more entries are optional: `source`, what the experiment
+reproduces, `base`, what its own scale is called ("full"), and `baseline`, values of the grid that
+reports compare the others with (`{ method = "er" }`). Scales are named like experiments.
 `weights = "?"` stands for a file that the command names with `--weights`.
 """
 
@@ -89,8 +90,8 @@ def read_experiment(file: Traversable) -> Experiment:
 
 _ENTRIES = {
     "name": str, "title": str, "source": str, "base": str, "seeds": int, "metrics": list,
-    "rows": list, "settings": dict, "grid": dict, "when": list, "cell": list, "skip": list,
-    "scale": dict,
+    "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list, "cell": list,
+    "skip": list, "scale": dict,
 }  # fmt: skip
 _NEEDED = ("name", "title", "seeds", "metrics", "rows", "grid")
 _SCALE_ENTRIES = {name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when")}
@@ -117,7 +118,16 @@ def _parse(values: dict[str, Any]) -> Experiment:
         scales={name: _scale(name, entry, grid) for name, entry in values.get("scale", {}).items()},
         base=values.get("base", "full"),
         source=values.get("source", ""),
+        baseline=_baseline(values.get("baseline", {}), grid),
     )
+
+
+def _baseline(values: dict[str, Any], grid: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
+    _refuse_others("baseline", values, grid)
+    for key, value in values.items():
+        if value not in grid[key]:
+            raise UnknownName(f"{key} in baseline", str(value), map(str, grid[key]))
+    return values
 
 
 def _scale(name: str, values: Any, grid: Mapping[str, Sequence[Value]]) -> Scale:

@@ -57,10 +57,11 @@ def _printed(outcome: Outcome, each: Measured) -> dict[str, Any]:
 
 
 def _gains(outcome: Outcome) -> Iterator[dict[str, Any]]:
-    for each in outcome.gains:
+    for each in (*outcome.gains, *outcome.differences):
+        base = f"_minus_{each.without[each.key]}" if each.key else "_gain"
         yield {
             **_head(outcome, each.cell, each.scale),
-            "metric": f"{each.metric.name}_gain",
+            "metric": each.metric.name + base,
             "mean": each.interval.mean,
             "std": each.interval.std,
             "seeds": len(each.seeds),

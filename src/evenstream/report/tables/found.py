@@ -94,10 +94,10 @@ class FoundRun:
         return [first, *({**first, **each} for each in later if isinstance(each, dict))]
 
     @property
-    def conditions(self) -> tuple[object, object, str]:
+    def conditions(self) -> dict[str, object]:
         """What runs to be paired must share: device, type of numbers, and what they start from."""
-        metrics = self.run.metrics
-        return metrics.get("device"), metrics.get("dtype"), self.config.weights_sha256
+        made = {name: self.run.metrics.get(name) for name in ("device", "dtype")}
+        return {**made, "weights": self.config.weights_sha256}
 
     @property
     def weights(self) -> str:

@@ -13,6 +13,7 @@ from evenstream.report.tables.table import Table, all_cells
 from evenstream.report.tables.verdicts import Comparison
 from evenstream.report.tables.wording import (
     commits,
+    key_words,
     machines,
     metric_text,
     range_text,
@@ -36,6 +37,9 @@ def tables(outcome: Outcome) -> list[Table]:
         gains = [each for each in outcome.gains if each.scale == scale]
         found += [pivot(outcome, scale, measured)] if measured else []
         found += [_gains(outcome, scale, gains)] if gains else []
+        for key in outcome.experiment.baseline:
+            own = [each for each in outcome.differences if (each.scale, each.key) == (scale, key)]
+            found += [_differences(outcome, scale, own)] if own else []
         found += [_list(outcome, scale, measured)] if measured else []
     return found
 
@@ -137,6 +141,33 @@ def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
     )
     words = scale_words(outcome, scale)
     return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)
+
+
+def _differences(outcome: Outcome, scale: str, found: Sequence[Gain]) -> Table:
+    """Cells against those with the baseline's value of one key."""
+    key = found[0].key
+    base = key_words(key, outcome.experiment.baseline[key])
+    varying, fixed = varying_keys(each.cell for each in found)
+    varying = varying if key in varying else [key, *varying]
+    fixed.pop(key, None)
+    rows = [
+        {
+            **_keys(each.cell, varying),
+            "metric": each.metric.name,
+            base: plain(each.means[0], each.metric.digits),
+            "this": plain(each.means[1], each.metric.digits),
+            "difference": format_interval(each.interval.as_dict(), each.metric.digits),
+            "seeds": str(len(each.seeds)),
+            "in words": each.words,
+        }
+        for each in found
+    ]
+    caption = (
+        f"Each cell minus the same with {base}, paired by seed, with the 95 % interval of the mean "
+        f"difference. {all_cells(fixed)}"
+    )
+    words, metrics = scale_words(outcome, scale), [each.metric for each in found]
+    return _table(f"Compared with {base}", words, caption.strip(), metrics, rows, varying)
 
 
 def _stated_gain(gain: Gain) -> str:

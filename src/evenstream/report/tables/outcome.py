@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import fmean
 
 from evenstream.report.tables.background import Background, Stated, distinct
@@ -12,7 +12,7 @@ from evenstream.report.tables.found import HOW, FoundRun
 from evenstream.report.tables.metrics import Metric, metric_of, names_of, numbers
 from evenstream.report.tables.verdicts import SIGNS, Comparison, compare, judge
 from evenstream.statistics import Interval, mean_interval, paired_difference
-from evenstream.sweep.experiment import Cell, Experiment
+from evenstream.sweep.experiment import Cell, Experiment, Value
 from evenstream.sweep.identity import run_key
 
 Seeds = Mapping[int, FoundRun]
@@ -52,7 +52,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Gain:
-    """A method with LAS against the same without, on the seeds that both have.
+    """A cell against another, say a method with LAS against the same without, seed by seed.
 
     Only seeds whose two runs were computed on the same kind of device, in the same precision and
     from the same weights: otherwise the difference would be taken for a gain.
@@ -62,6 +62,8 @@ class Gain:
     cell: Cell
     """The one with LAS."""
     without: Cell
+    key: str
+    """What else the two differ in than LAS, if anything."""
     metric: Metric
     seeds: tuple[int, ...]
     runs: Sequence[FoundRun]
@@ -74,7 +76,7 @@ class Gain:
     def words(self) -> str:
         """Whether the gain is more than luck with the seeds."""
         verdict = judge(self.interval, self.metric)
-        who = "LAS " if verdict in ("better", "worse") else ""
+        who = "LAS " if verdict in ("better", "worse") and not self.key else ""
         return f"{SIGNS[verdict]} {who}{verdict}"
 
 
@@ -121,7 +123,7 @@ class Outcome:
 
     def _ratios(self, scale: str, cell: Cell, seeds: Seeds) -> dict[int, float]:
         """Training time over that of ER-LAS, seed by seed; only if all on one kind of machine."""
-        other = self.cells[scale].get(_with_method(cell, _RATIO_TO), {})
+        other = self.cells[scale].get(_counterpart(cell, "method", _RATIO_TO) or cell, {})
         found = {}
         for seed, run in seeds.items():
             same = seed in other and other[seed].machine == run.machine
@@ -135,13 +137,26 @@ class Outcome:
 
     @cached_property
     def gains(self) -> list[Gain]:
-        """LAS against the same method without it, in all metrics that say which is better."""
+        """LAS against the same method without it."""
+        return self._paired(_without_las)
+
+    @cached_property
+    def differences(self) -> list[Gain]:
+        """Cells against those that have the experiment's baseline instead and are else the same."""
+        return [
+            found
+            for key, value in self.experiment.baseline.items()
+            for found in self._paired(partial(_counterpart, key=key, value=value), key)
+        ]
+
+    def _paired(self, counterpart: Callable[[Cell], Cell | None], key: str = "") -> list[Gain]:
+        """Cells against their counterparts, in all metrics that say which is better."""
         by_cell = {(each.scale, each.cell, each.metric.name): each for each in self.measured}
         found = []
         for later in self.measured:
-            without = _without_las(later.cell)
+            without = counterpart(later.cell)
             earlier = without and by_cell.get((later.scale, without, later.metric.name))
-            seeds = _pairs(later, earlier) if earlier else ()
+            seeds = _pairs(later, earlier, key) if earlier else ()
             timing = later.metric.timing or later.metric.name == _RATIO
             if not earlier or not seeds or timing or later.metric.better == "neither":
                 continue
@@ -149,11 +164,11 @@ class Outcome:
             ours, theirs = zip(*pairs, strict=True)
             found.append(
                 Gain(
-                    later.scale, later.cell, earlier.cell, later.metric, seeds,
+                    later.scale, later.cell, earlier.cell, key, later.metric, seeds,
                     [each.runs[seed] for seed in seeds for each in (earlier, later)],
                     (fmean(theirs), fmean(ours)),
                     paired_difference(ours, theirs),
-                    self._stated_gains(later, earlier),
+                    () if key else self._stated_gains(later, earlier),
                 )
             )  # fmt: skip
         return found
@@ -249,17 +264,19 @@ def _places(
     return found, sorted(open_fields, key=len)
 
 
-def _pairs(later: Measured, earlier: Measured) -> tuple[int, ...]:
-    """The seeds that both have, computed alike."""
+def _pairs(later: Measured, earlier: Measured, but: str) -> tuple[int, ...]:
+    """The seeds that both have, computed alike but for what is compared."""
+    shared = sorted(later.values.keys() & earlier.values.keys())
+    both = ((seed, later.runs[seed].conditions, earlier.runs[seed].conditions) for seed in shared)
     return tuple(
-        seed
-        for seed in sorted(later.values.keys() & earlier.values.keys())
-        if later.runs[seed].conditions == earlier.runs[seed].conditions
+        seed for seed, one, other in both if all(one[k] == other[k] for k in one if k != but)
     )
 
 
-def _with_method(cell: Cell, method: str) -> Cell:
-    return Cell(tuple((key, method if key == "method" else value) for key, value in cell.keys))
+def _counterpart(cell: Cell, key: str, value: Value) -> Cell | None:
+    """The same cell with another value of a key; None if it has that value."""
+    other = Cell(tuple((k, value if k == key else v) for k, v in cell.keys))
+    return None if other == cell else other
 
 
 def _without_las(cell: Cell) -> Cell | None:
@@ -268,4 +285,4 @@ def _without_las(cell: Cell) -> Cell | None:
     name = method.partition("@")[0].partition(":")[0]
     if not name.endswith("-las"):
         return None
-    return _with_method(cell, name.removesuffix("-las") + method.removeprefix(name))
+    return _counterpart(cell, "method", name.removesuffix("-las") + method.removeprefix(name))
