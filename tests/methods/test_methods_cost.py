@@ -91,7 +91,7 @@ PAPER = {
     },
     "er-cba": {"adaptor_lr": 0.001, "period": 5, "hidden": 256, "start": "old-class"},
     "mir": {
-        "subsample": 160,
+        "subsample": 0,
         "scoring": "train",
         "exclude_current": False,
         "update_at_task_end": False,

@@ -157,7 +157,7 @@ def test_without_cross_entropy_there_is_no_las(registered):
         ("clib:period=0", "period must lie in 1..inf, got 0"),
         ("clib:keep=1.5", "keep must lie in 0..1"),
         ("mro:rows=-1", "rows must lie in 0..inf"),
-        ("mir:subsample=0", "subsample"),
+        ("mir:subsample=-1", "subsample"),
         ("aser:neighbours=0", "neighbours"),
         ("er-cbl:beta=1", "beta"),
         ("er-cba:period=0", "period"),

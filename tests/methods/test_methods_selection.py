@@ -99,6 +99,16 @@ def test_mir_with_as_many_candidates_as_rows_is_er():
     assert same(parameters(few), parameters(er))
 
 
+def test_mir_draws_five_candidates_for_each_row_unless_told_otherwise():
+    stream = class_stream(12, classes=6)
+    usual, told, more = (
+        feed(small(m, normed(), memory=40), stream)
+        for m in ("mir", "mir:subsample=20", "mir:subsample=40")
+    )
+    assert same(parameters(usual), parameters(told))
+    assert not same(parameters(usual), parameters(more))
+
+
 def test_mir_with_fewer_candidates_than_rows_takes_them_all():
     learner = feed(small("mir:subsample=2", memory=12), class_stream(6))
     assert learner.learn(*class_stream(7)[-1]).rows == 4 + 2

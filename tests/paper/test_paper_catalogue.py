@@ -99,7 +99,6 @@ def test_hyper_parameters_of_the_appendix():
         ("er-cba", "c-cifar10", "er-cba:adaptor_lr=0.001"),
         ("er-cba", "c-cifar100", "er-cba:adaptor_lr=0.01"),
         ("er-cba", "c-tinyimagenet", "er-cba:adaptor_lr=0.01"),
-        ("mir-las", "c-cifar100", "mir-las:subsample=160"),
         ("aser", "c-cifar100", "aser:neighbours=5,per_class=6"),
         ("ocs", "c-cifar100", "ocs:affinity=1000.0"),
         ("lwf", "s-cifar100", "lwf:weight=0.5,temperature=2.0"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 import torch.nn.functional as F
 
-from evenstream.bounds import Positive
+from evenstream.bounds import Count
 from evenstream.learner.memory import X, Y
 from evenstream.learner.part import TaskData
 from evenstream.learner.rows import Rows
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["train", "eval"]
 TASK = "task"
+CANDIDATES_FOR_EACH = 5
+"""Candidates for each row to be replayed. With many more the same few rows are replayed."""
 
 
 class MaximallyInterfered(Retrieval):
@@ -36,7 +38,7 @@ class MaximallyInterfered(Retrieval):
 
     def pick(self, step: Step, count: int) -> Rows:
         """Draw candidates, score each by CE(θ') - CE(θ), keep the highest, with their views."""
-        candidates = self.candidates(step, self.subsample)
+        candidates = self.candidates(step, self.subsample or CANDIDATES_FOR_EACH * count)
         if len(candidates) <= count:
             return candidates
         network, incoming = step.network, step.incoming
@@ -64,9 +66,9 @@ class MIR(ER):
     citation = "Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, 2019"
     cost = "F(b) + G(b) + 2 F(subsample) + F(b+m) + G(b+m)"
 
-    subsample: Positive = 160
+    subsample: Count = 0
     """Candidates drawn uniformly from memory in each step; all are replayed if they are fewer than
-    a replayed batch."""
+    a replayed batch. 0 means five for each replayed row: 160 with the paper's batches of 32."""
     scoring: Mode = "train"
     """BatchNorm statistics of the virtual step and the scores: the batch's, or the running ones."""
     exclude_current: bool = False
