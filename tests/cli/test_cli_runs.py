@@ -231,8 +231,8 @@ def test_ctrl_c_while_a_run_works(run, table, monkeypatch):
     """The real signal, sent by the process to itself."""
     real = Learner.learn
 
-    def learn(learner, x, labels):
-        result = real(learner, x, labels)
+    def learn(learner, x, labels, **options):
+        result = real(learner, x, labels, **options)
         if learner.step == 6 and len(labels) == 4:
             os.kill(os.getpid(), signal.SIGINT)
         return result

@@ -308,7 +308,7 @@ def test_each_session_is_on_record(table, tmp_path, monkeypatch):
         assert json.loads(path.read_text()) == second
 
 
-OLD = ("batch_schedule", "corrupt", "epochs", "eval_", "weights")
+OLD = ("batch_schedule", "corrupt", "epochs", "eval_", "milestones", "store", "weights")
 
 
 def test_run_of_an_older_version(table, tmp_path):
