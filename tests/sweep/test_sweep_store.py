@@ -26,7 +26,8 @@ OTHERS = {
     "weights_sha256": "ab", "optimizer": "adam", "momentum": 0.9, "weight_decay": 0.1,
     "device": "cuda", "dtype": "bfloat16", "threads": 2, "class_order": "seed", "tasks": 5,
     "test_fraction": 0.3, "epochs": 2, "milestones": "1,2", "store": "first-epoch",
-    "checkpoint_every": 9, "batch_schedule": "random", "eval_every": 5, "eval_images": 10, "eval_future": True, "corrupt": "skip",
+    "checkpoint_every": 9, "batch_schedule": "random", "eval_every": 5,
+    "eval_images": 10, "eval_future": True, "corrupt": "skip",
 }  # fmt: skip
 
 
