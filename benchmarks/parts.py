@@ -22,26 +22,23 @@ SHAPES = {
     "resnet18": (3, 32, 32),
 }
 BATCH, CLASSES = 32, 10
+FILLED = 1000
+"""Rows in a memory that is larger: reading and writing do not depend on how full it is."""
 
 
 def learner_after(
-    method: str,
-    network: str,
-    steps: int = 3,
-    *,
-    memory: int = 1000,
-    batch: int = BATCH,
-    n_classes: int = CLASSES,
+    method: str, network: str, *, memory: int = 200, batch: int = BATCH, n_classes: int = CLASSES
 ) -> Learner:
-    """A learner that has made some steps on random images, with crop and flip for colour images."""
+    """A learner with a full memory of random images, with crop and flip for colour images.
+
+    The memory is filled by a first step with so many rows: expensive methods do not replay yet.
+    """
     augment = "crop+flip" if SHAPES[network][0] == 3 else "none"
     learner = Learner(
         method, network, memory=memory, batch=batch, replay_batch=batch, augment=augment
     )
     learner.start_task()
-    step = steps_of(learner, network, n_classes)
-    for _ in range(steps):
-        step()
+    learner.learn(*next(batches(network, n_classes, min(memory, FILLED), different=1)))
     return learner
 
 
@@ -52,13 +49,17 @@ def steps_of(learner: Learner, network: str, n_classes: int = CLASSES, first: in
 
 
 def batches(
-    network: str, n_classes: int = CLASSES, batch: int = BATCH, first: int = 0
+    network: str,
+    n_classes: int = CLASSES,
+    batch: int = BATCH,
+    first: int = 0,
+    different: int = 8,
 ) -> Iterator[tuple[Tensor, list[int]]]:
-    """Random batches without end: eight different ones in turn."""
+    """Random batches without end: some different ones in turn."""
     generator = torch.Generator().manual_seed(0)
-    shape = (8, batch, *SHAPES[network])
+    shape = (different, batch, *SHAPES[network])
     images = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
-    labels = torch.randint(first, n_classes, (8, batch), generator=generator)
+    labels = torch.randint(first, n_classes, (different, batch), generator=generator)
     return cycle(zip(images, labels.tolist(), strict=True))
 
 

@@ -44,11 +44,12 @@ class Ratio:
         return Ratio(median, low, high, self.pairs, self.a_ms, self.b_ms * many)
 
     @classmethod
-    def of(cls, pairs: list[tuple[float, float]]) -> Ratio:
+    def of(cls, a: list[float], b: list[float]) -> Ratio:
         """From the seconds of A and B in each pair."""
-        low, median, high = statistics.quantiles([a / b for a, b in pairs], n=4, method="inclusive")
-        a_ms, b_ms = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
-        return cls(median, low, high, len(pairs), a_ms, b_ms)
+        ratios = [first / second for first, second in zip(a, b, strict=True)]
+        low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        a_ms, b_ms = (statistics.median(times) * 1e3 for times in (a, b))
+        return cls(median, low, high, len(ratios), a_ms, b_ms)
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -58,21 +59,26 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def take_turns(
+    *calls: Callable[[], object], patience: Patience, warm_up: int = 3
+) -> tuple[list[float], ...]:
+    """The seconds of each call, round by round; which of them is first changes every round."""
+    for _ in range(warm_up):
+        for call in calls:
+            call()
+    times: tuple[list[float], ...] = tuple([] for _ in calls)
+    end = time.perf_counter() + patience.seconds
+    for turn in range(patience.pairs):
+        if turn >= FEWEST_PAIRS and time.perf_counter() > end:
+            break
+        for place in range(len(calls)):
+            index = (turn + place) % len(calls)
+            times[index].append(seconds(calls[index]))
+    return times
+
+
 def alternate(
     a: Callable[[], object], b: Callable[[], object], patience: Patience, warm_up: int = 3
 ) -> Ratio:
-    """time(a) / time(b), which of the two is first changing from pair to pair."""
-    for _ in range(warm_up):
-        a()
-        b()
-    pairs: list[tuple[float, float]] = []
-    end = time.perf_counter() + patience.seconds
-    while len(pairs) < patience.pairs:
-        if len(pairs) >= FEWEST_PAIRS and time.perf_counter() > end:
-            break
-        if len(pairs) % 2:
-            pairs.append((seconds(a), seconds(b)))
-        else:
-            second = seconds(b)
-            pairs.append((seconds(a), second))
-    return Ratio.of(pairs)
+    """time(a) / time(b)."""
+    return Ratio.of(*take_turns(a, b, patience=patience, warm_up=warm_up))

@@ -21,7 +21,7 @@ NETWORK, IMAGES, STEPS_BETWEEN_SAVES = "slim-resnet18", 1024, 157
 
 def lines(patience: Patience) -> Iterator[Line]:
     """slim-resnet18, a memory of 500."""
-    learner = parts.learner_after("er-las", NETWORK, steps=20, memory=500)
+    learner = parts.learner_after("er-las", NETWORK, memory=500)
     images = torch.randint(0, 256, (IMAGES, *parts.SHAPES[NETWORK]), dtype=torch.uint8)
     plain = parts.plain_baseline(NETWORK).eval()
 

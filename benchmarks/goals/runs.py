@@ -30,7 +30,7 @@ def lines(patience: Patience) -> Iterator[Line]:
     yield Line(
         8,
         "evenstream --help / 0.5 s",
-        Ratio.of([(time, HELP_SECONDS) for time in times]),
+        Ratio.of(times, [HELP_SECONDS] * len(times)),
         at_most=1.0,
     )
 

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import parts
 from benchmarks.line import Line
-from benchmarks.timing import Patience, alternate
+from benchmarks.timing import Patience, Ratio, alternate, take_turns
 from evenstream.learner.options import DTYPES
 
 NO_BF16 = "no fast bfloat16"
@@ -23,19 +23,20 @@ def lines(patience: Patience) -> Iterator[Line]:
         plain = parts.bare_step(parts.plain_baseline(network), rows, shape)
         name = f"bare fp32 NCHW / er-las step, {network}"
         slow = "" if DTYPES[learner.options.dtype] == torch.bfloat16 else NO_BF16
-        ratio = alternate(plain, step, patience.times(factor))
+        bare = parts.bare_step(parts.bare_twin(learner), rows, shape)
+        times = take_turns(plain, step, bare, patience=patience.times(factor), warm_up=1)
+        ratio = Ratio.of(times[0], times[1])
         target = 3.0 if network == "resnet18" else None
         yield Line(1, name, ratio, at_least=target, unmeasurable=slow)
-        bare = parts.bare_step(parts.bare_twin(learner), rows, shape)
         name = f"er-las step / bare in the same precision, {network}"
-        yield Line(2, name, alternate(step, bare, patience.times(factor)), at_most=at_most)
-    learner = parts.learner_after("er-las", "mlp", steps=40)
+        yield Line(2, name, Ratio.of(times[1], times[2]), at_most=at_most)
+    learner = parts.learner_after("er-las", "mlp")
     bare = parts.bare_step(parts.bare_twin(learner), 2 * parts.BATCH, parts.SHAPES["mlp"])
     ratio = alternate(parts.steps_of(learner, "mlp"), bare, patience, warm_up=20)
     yield Line(2, "er-las step / bare, mlp", ratio)
     for network, factor, target in (("slim-resnet18", 3, 1.01), ("mlp", 1, None)):
         las, er = (
-            parts.steps_of(parts.learner_after(method, network, steps=35), network)
+            parts.steps_of(parts.learner_after(method, network), network)
             for method in ("er-las", "er")
         )
         ratio = alternate(las, er, patience.times(factor))

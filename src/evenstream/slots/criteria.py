@@ -21,6 +21,10 @@ from evenstream.slots.priors import MacroPrior, PriorEstimator, SlidingWindow, p
 Reduction = Literal["mean", "sum", "none"]
 
 
+MANY_CLASSES = 1024
+"""From so many classes on, those without a prior are left out before the softmax."""
+
+
 def at_least_float32(logits: Tensor) -> Tensor:
     """Half precision becomes float32; float64 stays."""
     return logits if logits.dtype == torch.float64 else logits.float()
@@ -75,6 +79,16 @@ class CrossEntropy(nn.Module):
             "it is trained with plain cross-entropy, so its logits contain the class frequencies "
             "of the stream; use a -las method"
         )
+
+
+def _without_absent(
+    logits: Tensor, labels: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same over the window's classes only, if most classes are not in it."""
+    present = weights.nonzero().squeeze(1)
+    if 2 * len(present) > len(weights):
+        return logits, labels, weights
+    return logits[:, present], torch.searchsorted(present, labels), weights[present]
 
 
 class LogitAdjustedSoftmax(CrossEntropy):
@@ -159,6 +173,8 @@ class LogitAdjustedSoftmax(CrossEntropy):
         with torch.autocast(logits.device.type, enabled=False):
             # A weight of 0 gives log 0 = -inf: the class leaves the softmax and its gradient is
             # exactly zero. τ = 0 never comes here, so there is no 0 · (-inf).
+            if logits.shape[1] >= MANY_CLASSES:
+                logits, labels, weights = _without_absent(logits, labels, weights)
             logits = at_least_float32(logits)
             log_prior = weights.to(logits.dtype).log()
             if math.isinf(self.tau):
