@@ -1,0 +1,56 @@
+"""IL2M: ER whose scores of old classes are rescaled by statistics of the last epochs."""
+
+import math
+
+import torch
+from task_samples import BATCH, after_tasks, task_data, train
+
+from evenstream.learner.outputs import plain_outputs
+from small_streams import parameters, same, small
+
+
+def test_il2m_trains_as_er_and_predicts_as_er_in_the_first_task():
+    learner, plain = after_tasks("il2m", tasks=1), after_tasks("er", tasks=1)
+    x = task_data(0, seed=1)[0]
+    assert torch.equal(learner.scores(x), plain.scores(x))
+    for each in (learner, plain):
+        train(each, task_data(1))
+        each.end_task(task_data(1))
+    assert same(parameters(learner), parameters(plain))
+    x = task_data(1)[0]
+    assert not torch.equal(learner.scores(x), plain.scores(x))
+
+
+def test_statistics_of_rescaling_are_those_of_the_last_epoch():
+    learner = small("il2m", batch=BATCH, memory=8)
+    statistics = []
+    for task in range(2):
+        seen, after = [], learner.method.inference.after_step
+
+        def spied(step, seen=seen, after=after):
+            for rows in step.groups:
+                if len(rows):
+                    seen.append((rows.y, step.logits_of(rows).softmax(1).double()))
+            after(step)
+
+        learner.method.inference.after_step = spied
+        train(learner, task_data(task), epochs=3)
+        learner.method.inference.after_step = after
+        last = seen[-2 * math.ceil(20 / BATCH) :]  # incoming and replayed rows of each step
+        y = torch.cat([labels for labels, _ in last])
+        own = torch.cat([p.gather(1, labels[:, None])[:, 0] for labels, p in last])
+        top = torch.cat([p.amax(1) for _, p in last])[y >= 2 * task]
+        statistics.append(([own[y == c].mean() for c in (0, 1)], top.mean()))
+        learner.end_task(task_data(task))
+    (first, confident), (now, confident_now) = statistics
+    expected = [f / n * confident_now / confident for f, n in zip(first, now, strict=True)]
+    factors = learner.method.inference.prepare(None).exp().double()
+    torch.testing.assert_close(factors, torch.stack(expected), rtol=1e-5, atol=0)
+
+
+def test_rescaling_waits_for_statistics_of_the_new_task():
+    learner = after_tasks("il2m", tasks=2)
+    learner.start_task()
+    x = task_data(0)[0]
+    assert learner.method.inference.prepare(None).tolist() == []
+    assert torch.equal(learner.scores(x), plain_outputs(learner, torch.tensor(x))[1])
