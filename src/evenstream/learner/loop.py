@@ -133,7 +133,8 @@ def update(learner: Learner, loss: Tensor, groups: Sequence[str], undoable: bool
     _check_finite(learner, "gradient's norm", nn.utils.get_total_norm(gradients))
     for optimizer, _ in parts:
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+    for parameter in trained:
+        parameter.grad = None
 
 
 def _check_finite(learner: Learner, what: str, value: Tensor) -> None:

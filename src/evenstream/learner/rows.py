@@ -32,7 +32,7 @@ class Rows:
     """The view that `x` returns, once it exists."""
 
     def __len__(self) -> int:
-        return len(self.y)
+        return self.y.shape[0]
 
     @property
     def x(self) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from evenstream.slots.criteria import LogitAdjustedSoftmax
@@ -32,6 +33,11 @@ class LogitAdjustment:
 
     def __post_init__(self) -> None:
         self.build(seed=0)  # refuses bad values before anything is made
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """What the stream must tell the criterion; asked at every step, so built only once."""
+        return self.build(seed=0).needs
 
     def build(self, seed: int) -> LogitAdjustedSoftmax:
         """The criterion; `seed` is used by prior=random only."""

@@ -117,7 +117,7 @@ class Method(Part):
         """What the stream must provide for the method, its criterion, rule and teacher."""
         needs = self.needs | self.inference.needs
         if self.adjustment is not None:
-            needs |= self.adjustment.build(seed=0).needs
+            needs |= self.adjustment.needs
         return needs | self.teacher.needs if self.teacher else needs
 
     @property
