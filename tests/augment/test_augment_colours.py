@@ -2,9 +2,11 @@
 
 import colorsys
 
+import augment_samples
 import numpy as np
 import pytest
 import torch
+from augment_samples import MEAN, STD, rng
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,15 +16,11 @@ from evenstream.augment import Gray, Jitter, Preprocess, parse
 from evenstream.errors import InputError
 
 SPECS = ["jitter", "jitter1@1", "gray", "gray1", "jitter+gray0.5", "gray0.5+jitter0.9@1"]
-MEAN, STD = (0.1, 0.5, 0.7), (0.2, 0.25, 0.5)
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def images(n: int = 8, c: int = 3, h: int = 6, w: int = 5, seed: int = 7) -> torch.Tensor:
-    return torch.randint(0, 256, (n, c, h, w), dtype=torch.uint8, generator=rng(seed))
+    """Smaller ones: the oracle goes pixel by pixel."""
+    return augment_samples.images(n, c, h, w, seed)
 
 
 # One sample at a time, the obvious way: the oracles. Images are (h, w, c), in 0..1.
