@@ -50,6 +50,11 @@ def small_config(stream: Path | str, method: str = "er-las", **options: Any) -> 
     return RunConfig(method=method, stream=str(stream), **{**defaults, **options})
 
 
+def names(folder: Path) -> list[str]:
+    """What is in a folder, in order."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 def outcome(out: Path) -> dict[str, Any]:
     """Everything a run leaves behind that does not tell the time."""
     saved = read_checkpoint(out / "checkpoint")

@@ -25,11 +25,6 @@ from evenstream.run.workers import Answer
 from small_runs import outcome, save_table, small_config
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    return save_table(tmp_path_factory.mktemp("data") / "table.npz")
-
-
 def comparison_of(table, *methods, seeds=2, **options):
     methods = methods or ("er", "er-las")
     return Comparison(methods, seeds, small_config(table, methods[0], **options))

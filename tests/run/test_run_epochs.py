@@ -16,15 +16,10 @@ from evenstream.run import preparation, runner
 from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams import open_stream
-from small_runs import StopAfter, outcome, save_table, small_config
+from small_runs import StopAfter, outcome, small_config
 
 STEPS = 10
 """Of one epoch of one task."""
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    return save_table(tmp_path_factory.mktemp("data") / "table.npz")
 
 
 @dataclass

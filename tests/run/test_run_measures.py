@@ -21,15 +21,9 @@ from evenstream.streams.base import Batch
 from small_runs import StopAfter, outcome, save_images, save_table, small_config
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Describe the machine once."""
-    known = environment.describe_environment()
-    monkeypatch.setattr(environment, "describe_environment", lambda: dict(known))
-
-
 @pytest.fixture
 def table(tmp_path):
+    """A file of its own for each test: some change it."""
     return save_table(tmp_path / "table.npz")
 
 

@@ -7,17 +7,12 @@ from evenstream.learner.learner import Learner
 from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from evenstream.slots.teachers import TaskEndTeacher
-from small_runs import StopAfter, outcome, save_table, small_config
+from small_runs import StopAfter, outcome, small_config
 
 EPOCHS, STEPS = 2, 5
 """Epochs of a task, steps of an epoch."""
 OFFLINE = ["bic", "bic-las:mix=replay", "e2e:fine_tune_epochs=3", "il2m", "lucir-full"]
 ONLINE = ["der++", "er", "er-ace", "er-las", "lwf-las"]
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    return save_table(tmp_path_factory.mktemp("data") / "table.npz")
 
 
 class Killed(Exception):

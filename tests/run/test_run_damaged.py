@@ -1,0 +1,144 @@
+"""Runs whose checkpoints or settings were damaged or changed, or that somebody else works on."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from evenstream.errors import CheckpointError, EvenstreamError
+from evenstream.learner.learner import Learner
+from evenstream.run import runner, session
+from evenstream.run.config import RunConfig
+from evenstream.run.files import exclusive
+from evenstream.run.interruption import Interrupted
+from evenstream.run.runner import resume_run, start_run
+from small_runs import StopAfter, outcome, small_config
+
+
+def damage(out, which):
+    """Shorten the newest checkpoints' tensors."""
+    for path in sorted((out / "checkpoint").glob("*.safetensors"))[which]:
+        path.write_bytes(path.read_bytes()[:-10])
+
+
+def test_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
+    config, expected = whole("table")
+    with pytest.raises(Interrupted):
+        start_run(config, tmp_path / "run", stop=StopAfter(16))
+    damage(tmp_path / "run", slice(-1, None))
+    seen = []
+
+    class Progress(runner.Progress):
+        def start(self, method, seed, steps, done):
+            seen.append((method, seed, steps, done))
+
+    resume_run(tmp_path / "run", Progress())
+    assert seen == [("er-las", 0, 20, 14)]
+    assert outcome(tmp_path / "run") == expected
+
+
+def test_both_checkpoints_damaged(whole, tmp_path):
+    config, expected = whole("table")
+    with pytest.raises(Interrupted):
+        start_run(config, tmp_path / "run", stop=StopAfter(16))
+    events = (tmp_path / "run" / "events.jsonl").read_text()
+    damage(tmp_path / "run", slice(None))
+    with pytest.raises(CheckpointError) as caught:
+        resume_run(tmp_path / "run")
+    message = str(caught.value)
+    assert "no usable checkpoint" in message
+    assert "step-14" in message
+    assert "step-16" in message
+    assert f"remove {tmp_path / 'run' / 'checkpoint'}" in message
+    assert (tmp_path / "run" / "events.jsonl").read_text() == events
+    # and what it advises works
+    for path in (tmp_path / "run" / "checkpoint").iterdir():
+        path.unlink()
+    resume_run(tmp_path / "run")
+    assert outcome(tmp_path / "run") == expected
+
+
+def test_checkpoint_of_something_else(table, tmp_path):
+    with pytest.raises(Interrupted):
+        start_run(small_config(table), tmp_path / "run", stop=StopAfter(3))
+    learner = Learner("er", dtype="float32")
+    learner.learn(np.zeros((2, 5), dtype=np.float32), [0, 1])
+    learner.save(tmp_path / "run" / "checkpoint")
+    with pytest.raises(CheckpointError, match="does not hold a run"):
+        resume_run(tmp_path / "run")
+
+
+def edit(out, name, value):
+    path = out / "config.toml"
+    lines = [
+        f"{name} = {value}" if line.startswith(f"{name} = ") else line
+        for line in path.read_text().splitlines()
+    ]
+    path.write_text("\n".join(lines))
+
+
+def test_settings_changed_under_a_run(whole, tmp_path):
+    config, expected = whole("table")
+    with pytest.raises(Interrupted):
+        start_run(config, tmp_path / "run", stop=StopAfter(12))
+    before = (tmp_path / "run" / "config.toml").read_text()
+    edit(tmp_path / "run", "memory", 50)
+    with pytest.raises(CheckpointError, match="memory was 12 when the run was saved and is 50 now"):
+        resume_run(tmp_path / "run")
+    (tmp_path / "run" / "config.toml").write_text(before)
+    edit(tmp_path / "run", "checkpoint_every", 2)  # this one is free to change
+    resume_run(tmp_path / "run")
+    found = outcome(tmp_path / "run")
+    assert {**found, "config": before} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("memory", '"many"', "memory must be of type int, not 'many'"),
+        ("memory", "true", "memory must be of type int, not True"),
+        ("class_order", '"random"', "class_order must be one of label, seed"),
+        ("threads", "0", "threads must be 1 or more"),
+        ("lr", "[1]", "lr must be of type float"),
+        ("lr", "= =", "cannot be read"),
+    ],
+)
+def test_damaged_config(table, tmp_path, name, value, message):
+    small_config(table).write(tmp_path)
+    edit(tmp_path, name, value)
+    with pytest.raises(EvenstreamError, match=message):
+        resume_run(tmp_path)
+
+
+def test_config_with_other_entries(table, tmp_path):
+    config = small_config(table)
+    config.write(tmp_path)
+    path = tmp_path / "config.toml"
+    text = path.read_text()
+    path.write_text(text + "colour = 3\n")
+    with pytest.raises(EvenstreamError, match="unknown entries: colour"):
+        RunConfig.read(tmp_path)
+    path.write_text("".join(line for line in text.splitlines(True) if "memory" not in line))
+    with pytest.raises(EvenstreamError, match="no entry for: memory"):
+        RunConfig.read(tmp_path)
+    path.write_text(text.replace("lr = 0.05", "lr = 1"))
+    assert RunConfig.read(tmp_path).lr == 1.0
+    path.write_text(text)
+    assert RunConfig.read(tmp_path) == config
+    path.unlink()
+    with pytest.raises(EvenstreamError, match=r"holds no run: there is no config\.toml"):
+        RunConfig.read(tmp_path)
+
+
+def test_two_processes_do_not_work_in_the_same_folder(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "exclusive", functools.partial(exclusive, patience=0.05))
+    with pytest.raises(Interrupted):
+        start_run(small_config(table), tmp_path / "run", stop=StopAfter(3))
+    before = outcome(tmp_path / "run")
+    with (
+        exclusive(tmp_path / "run" / "config.toml"),
+        pytest.raises(EvenstreamError, match="another process is at work in"),
+    ):
+        resume_run(tmp_path / "run")
+    assert outcome(tmp_path / "run") == before
+    resume_run(tmp_path / "run")
