@@ -49,11 +49,11 @@ def test_it_learns_and_adjustment_helps_against_forgetting():
     labels = [f"class {value}" for value in y]
 
     def accuracy(method):
-        learner = feed(small(method, memory=60, replay_batch=8), class_stream(90, 8, 6))
+        learner = feed(small(method, memory=12, replay_batch=2), class_stream(90, 8, 6))
         return np.mean([p == t for p, t in zip(learner.predict(x), labels, strict=True)])
 
     fine, er, las = (accuracy(method) for method in ("fine-tune", "er", "er-las"))
-    assert fine < 0.5 < er and las > er - 0.05
+    assert fine < 0.5 < er and las > er + 0.05
 
 
 def test_the_learning_rate_can_be_changed_and_is_saved(tmp_path):

@@ -91,12 +91,6 @@ def test_las_is_fine_tuning_with_las(capsys):
     assert "fine-tune, fine-tune-las, las\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("spec", "alone"), [("er", "fine-tune"), ("er-las", "las")])
-def test_replay_without_a_memory_is_the_method_without_replay(spec, alone):
-    one, two = (feed(small(m, memory=0), class_stream(8)) for m in (spec, alone))
-    assert same(parameters(one), parameters(two))
-
-
 def test_a_longer_window_lets_recent_classes_be_negatives():
     labels = [["a", "b"] * 2, ["c", "d"] * 2, ["c", "d"] * 2]
     moved_rows = []

@@ -22,11 +22,6 @@ from small_streams import parameters, same
 # ---- the supervised contrastive loss -------------------------------------------------------------
 
 
-def test_supervised_contrastive_worked_numbers():
-    assert_value(supervised_contrastive(VIEWS, LABELS, 0.5), 0.668040)
-    assert_value(supervised_contrastive(VIEWS, LABELS, 0.07), 1.456593)
-
-
 def by_anchors(embeddings, labels, temperature):
     """The definition, one anchor at a time."""
     losses = []
@@ -41,7 +36,9 @@ def by_anchors(embeddings, labels, temperature):
     return losses
 
 
-def test_supervised_contrastive_of_each_anchor():
+def test_supervised_contrastive_worked_numbers():
+    assert_value(supervised_contrastive(VIEWS, LABELS, 0.5), 0.668040)
+    assert_value(supervised_contrastive(VIEWS, LABELS, 0.07), 1.456593)
     expected = [0.000190, 2.912996, 2.912996, 0.000190]
     order = [0, 2, 1, 3]  # both views of the first sample, then those of the second
     found = by_anchors(VIEWS[order], LABELS[order], 0.07)

@@ -14,8 +14,9 @@ from evenstream.methods.er import ER
 from evenstream.run import environment, preparation
 from evenstream.run.events import read_events
 from evenstream.run.folder import read_metrics
-from evenstream.run.runner import start_run
-from small_runs import names, outcome, small_config
+from evenstream.run.interruption import Interrupted
+from evenstream.run.runner import resume_run, start_run
+from small_runs import StopAfter, names, outcome, small_config
 
 # ---- what a run leaves behind --------------------------------------------------------------------
 
@@ -59,11 +60,14 @@ def test_the_same_run_twice_is_the_same_bit_for_bit(tmp_path):
 
 
 def test_joint_sees_all_classes_from_the_start(table, tmp_path):
-    found = start_run(small_config(table, "joint"), tmp_path / "run")
-    saved = read_checkpoint(tmp_path / "run" / "checkpoint")
+    with pytest.raises(Interrupted):  # in what would be the first task
+        start_run(small_config(table, "joint"), tmp_path / "run", stop=StopAfter(5))
+    saved = read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]
+    assert saved["step"] == 5
+    assert set(saved["labels"]) == {f"kind {c}" for c in range(4)}
+    found = resume_run(tmp_path / "run")
     first_step = next(iter(read_events(tmp_path / "run")))
     assert first_step["rows"] == 4
-    assert set(saved["learner"]["labels"]) == {f"kind {c}" for c in range(4)}
     assert found["accuracy_matrix"][1][0] > 0
     assert found["samples"] == 80
 
@@ -124,10 +128,8 @@ def test_commit_is_that_of_the_source_tree_or_unknown(tmp_path, monkeypatch):
     ],
 )
 def test_bad_settings(table, tmp_path, options, error, message):
-    method = options.pop("method", "er-las")
-    stream = options.pop("stream", table)
     with pytest.raises(error, match=message):
-        start_run(small_config(stream, method, **options), tmp_path / "run")
+        start_run(small_config(**{"stream": table, **options}), tmp_path / "run")
     assert names(tmp_path) == []
 
 
