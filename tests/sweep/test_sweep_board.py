@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -68,6 +70,11 @@ def test_cells_that_are_not_there(experiment, only, kind, message):
         make_plan(experiment, only=only)
 
 
+def test_cells_that_only_another_scale_has(experiment):
+    with pytest.raises(UnknownName, match="unknown memory at the scale quick '12'; known: 6"):
+        make_plan(experiment, "quick", only=["memory=12"])
+
+
 def test_cells_that_never_go_together(table, tmp_path):
     extra = '[[skip]]\nmethod = "er"\nmemory = 6'
     experiment = small_experiment(tmp_path, table, extra=extra)
@@ -110,6 +117,15 @@ def test_nothing_alike_is_unknown_unless_guessed():
     # As fast a step, but who knows how many of them.
     assert estimate.seconds(small_config("c-digits", "er", batch=2)) is None
     assert Estimate().seconds(other, guess=True) is None
+
+
+def test_a_run_that_does_not_say_how_long_it_took_tells_nothing():
+    config = small_config("c-digits", "er")
+    whole = took(10, 100)
+    for name in whole:
+        for value in ({}, {name: None}, {name: "1"}):
+            rest = {key: number for key, number in whole.items() if key != name}
+            assert Estimate([(config, {**rest, **value})]).seconds(config, guess=True) is None
 
 
 def test_several_at_the_same_time():
@@ -186,6 +202,40 @@ def test_running_runs_count_by_their_steps(experiment, tmp_path):
     assert board.seconds_left() == pytest.approx(2.5)
 
 
+def test_runs_of_other_sweeps_tell_about_those_alike(experiment, tmp_path):
+    plan, store = make_plan(experiment, only=["method=er", "memory=6"]), Store(tmp_path / "store")
+
+    def left(*others):
+        for config in others:
+            store.folder(config).mkdir(parents=True)
+            config.write(store.folder(config))
+            text = json.dumps({"status": "finished", **took(10, 20)})
+            (store.folder(config) / "metrics.json").write_text(text)
+        return PlainBoard(plan, store, 1, Console(file=io.StringIO())).status()
+
+    first, _ = plan.runs()
+    assert left() == "0 of 2 runs"
+    assert left(replace(first, network="slim-resnet18")) == "0 of 2 runs"  # another kind of step
+    assert left(replace(first, memory=7)) == "0 of 2 runs, about 20 s left"
+
+
+def test_what_is_not_a_number_is_done(experiment, tmp_path):
+    plan, store = make_plan(experiment, seeds=1), Store(tmp_path / "store")
+    board = LiveBoard(plan, store, 1, Console(file=io.StringIO()))
+    first, *others = plan.runs()
+    waiting = [(config, store.folder(config)) for config in others]
+    board.start({store.folder(first).name: metrics_of(50)}, waiting)
+    row = next(r for r in text_of(board.table("accuracy_matrix")).splitlines() if "│ er " in r)
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["er", "done", "0/1"]
+
+
+def test_texts_of_users_are_no_markup(table, tmp_path):
+    experiment = small_experiment(tmp_path, table)
+    experiment = replace(experiment, title="[/b] of [red]it", base="own")
+    board = LiveBoard(make_plan(experiment), Store(tmp_path), 1, Console(file=io.StringIO()))
+    assert "A_T: [/b] of [red]it" in text_of(board)
+
+
 def test_plain_lines_and_the_list_of_runs(table, tmp_path):
     extra = '[[when]]\nmatch = { method = "er" }\nset = { lr = 1e30 }'
     experiment = small_experiment(tmp_path, table, extra=extra)
@@ -195,9 +245,9 @@ def test_plain_lines_and_the_list_of_runs(table, tmp_path):
     work(plan.runs(), store, Here().backend, retries=1, report=board)
     start, failed, made, given_up = console.file.getvalue().splitlines()
     assert start == "0 of 2 runs"
-    assert failed.startswith(f"er, {table}, memory 6, seed 0: failed: the loss is")
+    assert failed.startswith(f"er, {table}, memory 6, seed 0, at quick: failed: the loss is")
     assert "; will be tried again  (0 of 2 runs)" in failed
-    assert made.startswith(f"er-las, {table}, memory 6, seed 0: A_T ")
+    assert made.startswith(f"er-las, {table}, memory 6, seed 0, at quick: A_T ")
     assert "(1 of 2 runs" in made
     assert given_up.endswith("(1 of 2 runs, 1 failed)")
 

@@ -32,6 +32,9 @@ class Board(Report):
         self.failed: dict[str, str] = {}
         self.waiting: Sequence[Job] = [(config, store.folder(config)) for config in self.key_of]
         self.estimate = Estimate()
+        # Runs of other sweeps tell about those that are alike, and nothing about others.
+        others = (run for run in store.finished() if run_key(run[0]) not in self.runs)
+        self._before = Estimate(others)
 
     def start(self, done: Mapping[str, Metrics], waiting: Sequence[Job]) -> None:
         """Take over what was finished before."""
@@ -74,6 +77,7 @@ class Board(Report):
 
     def table(self, metric: str) -> Table:
         """The experiment's table of one metric: means, deviations, and what is missing."""
+        from rich.markup import escape
         from rich.table import Table
 
         experiment = self.plan.experiment
@@ -83,15 +87,15 @@ class Board(Report):
             row, column = (tuple(cell[k] for k in keys) for keys in (experiment.rows, across))
             rows.setdefault(row, {})[column] = cell
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-        table = Table(*experiment.rows, title=f"{metric}: {self.plan.title}")
+        table = Table(*experiment.rows, title=escape(f"{metric}: {self.plan.title}"))
         for column in columns:
             named = zip(across, column, strict=True)
             head = "\n".join(str(v) if k in ("method", "stream") else f"{k} {v}" for k, v in named)
-            table.add_column(head or metric, justify="right")
+            table.add_column(escape(head) or metric, justify="right")
         running = self.running()
         for row, cells in rows.items():
             texts = (self._text(cells.get(column), metric, running) for column in columns)
-            table.add_row(*map(str, row), *texts)
+            table.add_row(*(escape(str(value)) for value in row), *texts)
         return table
 
     def _text(self, cell: Cell | None, metric: str, running: set[str]) -> str:
@@ -105,6 +109,8 @@ class Board(Report):
         if known:
             mean, deviation = mean_std(known)
             parts.append(f"{mean:.1f}" + (f" ± {deviation:.1f}" if deviation is not None else ""))
+        elif found:  # not a number, as a list of shares is not
+            parts.append("done")
         if len(found) < len(keys):
             parts.append(f"[dim]{len(found)}/{len(keys)}[/dim]")
         if running.intersection(keys):
@@ -121,6 +127,10 @@ class Board(Report):
     def _seconds(self, key: str, running: bool) -> float | None:
         config = self.runs[key]
         done = last_step(self.store.folder(config)) if running else 0
+        for estimate in (self.estimate, self._before):
+            known = estimate.seconds(config, done)
+            if known is not None:
+                return known
         return self.estimate.seconds(config, done, guess=True)
 
 
@@ -144,7 +154,7 @@ class PlainBoard(Board):
             result = f"failed: {run.error}" + ("; will be tried again" if run.again else "")
         else:
             result = _first_number(self.plan.experiment.metrics, run.metrics or {})
-        name = f"{self._cells[run.config]}, seed {run.config.seed}"
+        name = f"{self._cells[run.config]}, seed {run.config.seed}{self.plan.label}"
         self._print(f"{name}: {result}  ({self.status()})")
 
     def _print(self, text: str) -> None:

@@ -36,14 +36,17 @@ class Estimate:
             self.add(config, metrics)
 
     def add(self, config: RunConfig, metrics: Mapping[str, Any]) -> None:
-        """Take a finished run into account."""
-        if not metrics["steps"]:
+        """Take a finished run into account, unless its file does not say how long it took."""
+        names = ("steps", "train_seconds", "eval_seconds")
+        known = [value for value in map(metrics.get, names) if isinstance(value, int | float)]
+        if len(known) < len(names) or not known[0]:
             return
-        seconds = (metrics["train_seconds"] + metrics["eval_seconds"]) / metrics["steps"]
+        steps, *parts = known
+        seconds = sum(parts) / steps
         for alike in (_same_work, _same_method, _same_place, _anything):
             self._seconds[alike(config)].append(seconds)
         for alike in (_same_length, _anything):
-            self._steps[alike(config)].append(metrics["steps"])
+            self._steps[alike(config)].append(steps)
 
     def seconds(self, config: RunConfig, done: int = 0, *, guess: bool = False) -> float | None:
         """How long the rest of a run takes after `done` steps; None if nothing is known.

@@ -30,6 +30,11 @@ class Plan:
         own = self.scale == self.experiment.base
         return self.experiment.title + ("" if own else f" (at the scale {self.scale!r})")
 
+    @property
+    def label(self) -> str:
+        """What stands behind a single number of another scale than the experiment's own."""
+        return "" if self.scale == self.experiment.base else f", at {self.scale}"
+
     def runs(self) -> list[RunConfig]:
         """All runs, seed by seed, so that early results are already paired."""
         rounds = zip(*self.cells.values(), strict=True)
@@ -56,12 +61,13 @@ def make_plan(
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds must be 1 or more, got {seeds}")
     scale = experiment.base if scale is None else scale
-    cells = _chosen(experiment.cells(scale), only)
+    where = "" if scale == experiment.base else f" at the scale {scale}"
+    cells = _chosen(experiment.cells(scale), only, where)
     changed = experiment.overriding(overrides or {})
     return Plan(experiment, scale, {cell: changed.configs(cell, scale, seeds) for cell in cells})
 
 
-def _chosen(cells: Sequence[Cell], only: Iterable[str]) -> list[Cell]:
+def _chosen(cells: Sequence[Cell], only: Iterable[str], where: str) -> list[Cell]:
     wanted: dict[str, set[str]] = {}
     for text in only:
         key, equals, value = text.partition("=")
@@ -72,7 +78,7 @@ def _chosen(cells: Sequence[Cell], only: Iterable[str]) -> list[Cell]:
             raise UnknownName("key of the cells", key, keys)
         values = {str(cell[key]) for cell in cells}
         if value not in values:
-            raise UnknownName(key, value, values)
+            raise UnknownName(f"{key}{where}", value, values)
         wanted.setdefault(key, set()).add(value)
     found = [cell for cell in cells if all(str(cell[k]) in v for k, v in wanted.items())]
     if not found:
