@@ -49,6 +49,8 @@ def test_failures(run, table, tmp_path):
     assert status == 1
     assert "error: 1 of 2 runs failed, each with an error.json in its folder" in err
     assert "1 failed" in out
+    page = (tmp_path / "s/reports/small/index.html").read_text()
+    assert "In the last sweep 1 run failed; small_quick.csv says which." in page
     (record,) = (tmp_path / "s").glob("runs/*/error.json")
     assert json.loads(record.read_text())["attempts"] == 1
 
@@ -89,12 +91,23 @@ def test_settings_from_the_command_line(run, table, tmp_path, monkeypatch):
         (["--retries", "-1"], "--retries must be 0 or more, got -1"),
         (["--address", "here:1"], "--address is for --backend ray"),
         (["--track", "wandb"], "unknown tracker 'wandb'; known: mlflow, tensorboard"),
+        (["--out", "file"], "cannot write to"),
+        (["--out", "file/store"], "choose another --out"),
     ],
 )
 def test_bad_options(run, table, tmp_path, words, message):
+    (tmp_path / "file").write_text("mine")
     status, _, err = run("sweep", write_experiment(tmp_path, table), *words)
     assert status == 2
     assert message in err
+    assert not (tmp_path / "out").exists()
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_missing_data_is_told_once_and_before_anything_is_made(run, tmp_path):
+    status, out, err = run("sweep", write_experiment(tmp_path, "c-mnist"))
+    assert (status, out) == (2, "")
+    assert err.startswith("error: mnist is not in the data folder") and err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -110,6 +123,9 @@ def test_bad_files(run, table, tmp_path):
 def test_paper_run_of_an_unknown_name(run):
     status, _, err = run("paper", "run", "minst")
     assert (status, err) == (2, "error: unknown experiment 'minst'; did you mean mnist?\n")
+    status, _, err = run("paper", "run", "data-sets")
+    assert status == 2
+    assert "needs no runs: `evenstream paper report data-sets` shows it" in err
 
 
 def test_paper_list(run):
@@ -118,6 +134,12 @@ def test_paper_list(run):
     line = next(line for line in out.splitlines() if "│ mnist " in line)
     assert "│ 0/" in line and "│ –" in line and "C-MNIST" in line
     assert "data-sets" in out
+    assert "those at the scale smoke; there are: paper, cpu, smoke" in " ".join(out.split())
+
+
+def test_paper_list_of_a_scale_that_there_is_not(run):
+    status, out, err = run("paper", "list", "--scale", "smok")
+    assert (status, out, err) == (2, "", "error: unknown scale 'smok'; did you mean smoke?\n")
 
 
 def test_paper_list_knows_what_was_run(run, table, tmp_path, monkeypatch):
@@ -136,7 +158,11 @@ def test_paper_list_knows_what_was_run(run, table, tmp_path, monkeypatch):
     _, out, _ = run("paper", "list", "--out", "elsewhere", "--measure")
     line = next(line for line in out.splitlines() if "│ own " in line)
     assert "│ 0/8 " in line and " s " in line
-    assert "own" not in run("paper", "list", "--scale", "smoke")[1]
+    other = read_experiment(write_experiment(tmp_path, table, name="other"))
+    both = {"own": experiment, "other": replace(other, scales={})}
+    monkeypatch.setattr(paper, "experiments", lambda: both)
+    _, out, _ = run("paper", "list", "--scale", "quick")
+    assert "│ own " in out and "│ other " not in out
 
 
 def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):

@@ -8,17 +8,19 @@ import sys
 from dataclasses import replace
 
 import pytest
+import safetensors.torch
 import tomli_w
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenstream.cli.settings import Settings
-from evenstream.errors import EvenstreamError, InputError, UnknownName
+from evenstream.errors import DataError, EvenstreamError, InputError, UnknownName
 from evenstream.run import environment
 from evenstream.run.runner import start_run
 from evenstream.streams import STREAMS
 from evenstream.sweep import experiment_file as module
-from evenstream.sweep.experiment import Cell, check_options
+from evenstream.sweep.experiment import Cell, check_data, check_options
 from evenstream.sweep.experiment_file import METRICS, read_experiment
 from evenstream.sweep.plan import make_plan
 from small_runs import save_table, small_config
@@ -202,8 +204,8 @@ def test_weights_that_the_command_has_to_name(read, tmp_path):
     with pytest.raises(InputError, match="name the file with --weights"):
         check_options(plan.runs())
     file = tmp_path / "base.safetensors"
-    file.write_bytes(b"any")
-    digest = hashlib.sha256(b"any").hexdigest()
+    file.write_bytes(content := safetensors.torch.save({"conv1.weight": torch.zeros(1)}))
+    digest = hashlib.sha256(content).hexdigest()
     given = make_plan(experiment, overrides={"weights": str(file)}).runs()
     assert {(run.weights, run.weights_sha256) for run in given} == {(str(file), digest)}
     check_options(given)
@@ -213,6 +215,36 @@ def test_weights_that_the_command_has_to_name(read, tmp_path):
     ):
         assert {run.weights_sha256 for run in scratch.runs()} == {""}
         check_options(scratch.runs())
+
+
+@pytest.mark.parametrize("name", ["base.toml", "base.safetensors", "base.pth"])
+def test_files_that_hold_no_weights_are_told_before_a_run(read, tmp_path, name):
+    (tmp_path / name).write_text("something else")
+    plan = make_plan(read(), overrides={"weights": str(tmp_path / name)})
+    with pytest.raises(InputError, match=f"{name}.*(weights are read from|damaged)"):
+        check_options(plan.runs())
+
+
+def test_data_that_is_not_here_is_told_before_a_run(read, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENSTREAM_DATA", str(tmp_path / "no-data"))
+
+    def check(*streams):
+        experiment = read(
+            grid={"method": ["er"], "stream": list(streams)}, settings={"network": "mlp"}
+        )
+        check_data(make_plan(experiment).runs())
+
+    check("c-digits", "b-digits")
+    with pytest.raises(DataError, match="mnist is not in the data folder") as told:
+        check("c-mnist", "b-mnist")
+    assert "evenstream data get mnist" in str(told.value) and "--cells" not in str(told.value)
+    with pytest.raises(DataError, match="or choose cells of other data with --cells"):
+        check("c-digits", "c-mnist")
+    own = tmp_path / "parts.npz"
+    with pytest.raises(DataError, match=f"there is no {own}"):
+        check(str(own))
+    save_table(own)
+    check(str(own), "c-digits")
 
 
 def test_data_of_ones_own(read, tmp_path, monkeypatch):
@@ -291,8 +323,8 @@ RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
         ({"settings": {"epochs": 0}}, "epochs must be 1 or more"),
         ({"settings": {"weights": "no.pt"}}, "no.pt"),
         ({"grid": {"method": ["er"]}}, "the grid needs the key 'stream'"),
-        ({"grid": {**GRID, "memory": 5}}, "grid: memory must be a list of values, not 5"),
-        ({"grid": {**GRID, "memory": []}}, "grid: memory must be a list of values"),
+        ({"grid": {**GRID, "memory": 5}}, "grid: memory must be a list of one value or more"),
+        ({"grid": {**GRID, "memory": []}}, r"memory must be a list of one value or more, not \[\]"),
         ({"grid": {**GRID, "memory": [5, 5]}}, "the cell .er, c-digits, memory 5. is there twice"),
         ({"grid": {**GRID, "stream": ["c-dogs"]}}, "unknown stream 'c-dogs'"),
         ({"grid": {**GRID, "stream:minor": [1]}}, "stream c-digits has no option 'minor'"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenstream.errors import EvenstreamError
 from evenstream.run.config import RunConfig
 from evenstream.run.files import exclusive
 from evenstream.run.many import Ended
@@ -132,6 +133,18 @@ def test_status(tmp_path):
     finish(folder, CONFIG, A_T=50.0)
     assert store.status(CONFIG) == "finished"
     assert store.metrics(CONFIG)["A_T"] == 50.0
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_at_once(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "store"):
+        with pytest.raises(EvenstreamError, match=f"cannot write to {place}: .*another --out"):
+            Store(place).make()
+    assert (tmp_path / "file").read_text() == "mine"
+    Store(tmp_path / "store").make()
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(EvenstreamError, match=r"no permission to write .*another --out"):
+        Store(tmp_path / "store").make()
 
 
 def test_failures_are_counted_and_forgotten(tmp_path):

@@ -133,8 +133,12 @@ def run(name: Name, settings: Options = SweepOptions()) -> int:  # noqa: B008
         name: An experiment (see `evenstream paper list`).
         settings: Options of the sweep.
     """
-    from evenstream.paper import experiments
+    from evenstream.paper import descriptions, experiments
 
+    if name in descriptions():
+        raise InputError(
+            f"{name} describes streams and needs no runs: `evenstream paper report {name}` shows it"
+        )
     if name not in experiments():
         raise UnknownName("experiment", name, experiments())
     return _sweep(experiments()[name], settings, paper=True)
@@ -162,6 +166,9 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
     from evenstream.sweep.plan import make_plan
     from evenstream.sweep.store import Store
 
+    scales = dict.fromkeys(name for each in experiments().values() for name in each.scale_names)
+    if scale is not None and scale not in scales:
+        raise UnknownName("scale", scale, scales)
     console, store = Console(), Store(out)
     estimate, found = Estimate(store.finished()), find_runs(_run_folders(store)).runs
     table = Table("name", "cells", "runs", "time left", "what it shows")
@@ -180,8 +187,9 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
         table.add_row(entry.name, "", "", "", f"{entry.title} ({entry.source})")
     console.print(table)
     console.print(
-        "`evenstream paper run NAME` runs one. Those without cells describe streams and need no "
-        "runs: `evenstream streams NAME` draws a stream.",
+        f"Runs and times are those at the scale {scale or next(iter(scales))}; there are: "
+        f"{', '.join(scales)} (--scale). `evenstream paper run NAME` runs one. Those without cells "
+        "describe streams and need no runs: `evenstream streams NAME` draws a stream.",
         highlight=False,
     )
     return 0
@@ -236,7 +244,7 @@ def _print_some(problems: Sequence[str], limit: int = 10) -> None:
         print(f"left out: {len(problems) - limit} more, on the page", file=sys.stderr)
 
 
-def _report_sweep(plan: Plan, store: Store, paper: bool) -> Path:
+def _report_sweep(plan: Plan, store: Store, paper: bool, failed: int) -> Path:
     """Write the report on one experiment into its store; returns the page."""
     from evenstream.report.formats import count
     from evenstream.report.tables import Contents, collect_outcome, find_runs, write_tables
@@ -249,6 +257,8 @@ def _report_sweep(plan: Plan, store: Store, paper: bool) -> Path:
     search = find_runs(_run_folders(store))
     outcome = collect_outcome(plan.experiment, search.runs, known)
     lead = f"{count(len(outcome.runs), 'run')} in the store {store.root}, at all scales."
+    if failed:
+        lead += f" In the last sweep {count(failed, 'run')} failed; {plan.name}.csv says which."
     contents = Contents(plan.experiment.title, lead, [outcome])
     return write_tables(contents, store.root / "reports" / plan.experiment.name)
 
@@ -297,7 +307,7 @@ def _sweep(experiment: Experiment, options: SweepOptions, *, paper: bool = False
     from evenstream.sweep.backends import open_backend
     from evenstream.sweep.board import shown_board
     from evenstream.sweep.engine import work
-    from evenstream.sweep.experiment import check_options
+    from evenstream.sweep.experiment import check_data, check_options
     from evenstream.sweep.listing import write_listing
     from evenstream.sweep.plan import make_plan
     from evenstream.sweep.store import Store
@@ -309,9 +319,11 @@ def _sweep(experiment: Experiment, options: SweepOptions, *, paper: bool = False
     plan = make_plan(experiment, options.scale, options.seeds, options.cells, options.overrides())
     runs, store, console = plan.runs(), Store(options.out.absolute()), Console()
     check_options(runs)
+    if options.backend == "local":
+        check_data(config for config in runs if store.metrics(config) is None)
     folders = [store.folder(config) for config in runs]
     with open_backend(options.backend, runs, options.jobs, options.address) as backend:
-        store.root.mkdir(parents=True, exist_ok=True)
+        store.make()
         try:
             with (
                 Tracking(trackers, folders, store.root),
@@ -326,7 +338,7 @@ def _sweep(experiment: Experiment, options: SweepOptions, *, paper: bool = False
         if board.has(metric):
             console.print(board.table(metric))
     try:
-        page = _report_sweep(plan, store, paper)
+        page = _report_sweep(plan, store, paper, len(failed))
         console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
     except EvenstreamError as error:  # the runs are made all the same
         print(f"no report: {error}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """An experiment: a table of runs. `experiment_file` reads one from a file and explains its parts.
 
-Nothing here loads data, and only `check_options` and files of weights need PyTorch.
+Nothing here loads data, and only the checks and files of weights need PyTorch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from evenstream.errors import InputError, UnknownName
+from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.options_text import write_option
 from evenstream.run.config import RunConfig
 from evenstream.streams.base import Protocol
@@ -148,9 +148,17 @@ class Experiment:
 
 
 def check_options(runs: Iterable[RunConfig]) -> None:
-    """Refuse methods, networks and other options that no learner can have. Imports PyTorch."""
+    """Refuse methods, networks and other options that no learner can have. Imports PyTorch.
+
+    Files of weights are read, so that one which is damaged or none at all is told here and not by
+    every run.
+    """
+    from evenstream.networks.weights import read_weights
     from evenstream.run.preparation import make_learner
 
+    runs = list(runs)
+    for file in dict.fromkeys(run.weights for run in runs if run.weights):
+        read_weights(file)
     # No learner knows its stream, and all seeds are alike.
     for run in dict.fromkeys(replace(run, stream="", seed=0) for run in runs):
         if run.weights_sha256 == TO_BE_GIVEN:
@@ -160,6 +168,30 @@ def check_options(runs: Iterable[RunConfig]) -> None:
                 "from scratch, which is another experiment"
             )
         make_learner(run)
+
+
+def check_data(runs: Iterable[RunConfig]) -> None:
+    """Refuse runs whose data is not on this machine; says how to get it. Reads none of it."""
+    from evenstream.data import dataset_info, list_datasets
+    from evenstream.data.locate import data_root, how_to_get
+
+    datasets = dict.fromkeys(read_spec(run.stream).dataset for run in runs)
+    here = {row.name for row in list_datasets() if row.present}
+    missing = [
+        name
+        for name in datasets
+        if (not name.exists() if isinstance(name, Path) else name not in here)
+    ]
+    if not missing:
+        return
+    name = missing[0]
+    how = (
+        f"there is no {name}"
+        if isinstance(name, Path)
+        else how_to_get(dataset_info(name), data_root(None))
+    )
+    others = "; or choose cells of other data with --cells" if len(missing) < len(datasets) else ""
+    raise DataError(how + others)
 
 
 def _resolve(settings: Mapping[str, Value], cell: Cell, rules: Sequence[Rule]) -> dict[str, Value]:

@@ -181,7 +181,7 @@ def _lists(where: str, values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:
     for key, value in values.items():
         _check_key(where, key)
         if not isinstance(value, list) or not value:
-            raise InputError(f"{where}: {key} must be a list of values, not {value!r}")
+            raise InputError(f"{where}: {key} must be a list of one value or more, not {value!r}")
     return {key: tuple(_value(where, key, v) for v in value) for key, value in values.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,18 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+
+    def make(self) -> None:
+        """Make the folder, or say at once, and not for every run, that it cannot be written to."""
+        runs = self.root / "runs"
+        try:
+            runs.mkdir(parents=True, exist_ok=True)
+            if not os.access(runs, os.W_OK):
+                raise PermissionError(f"no permission to write to {runs}")
+        except OSError as error:
+            raise EvenstreamError(
+                f"cannot write to {self.root}: {error.strerror or error}; choose another --out"
+            ) from None
 
     def folder(self, config: RunConfig) -> Path:
         """Where a run lives, or would."""
