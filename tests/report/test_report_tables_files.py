@@ -232,6 +232,28 @@ def test_the_latex_fits_a_page(tmp_path):
         assert found.count(r"\endhead") == 2 and "time a run" not in found
 
 
+def test_the_latex_sums_up_what_it_has_no_columns_for(tmp_path, experiment):
+    for seed, seconds in enumerate((60.0, 900.0)):
+        config = config_of(experiment, method="er" if seed else "er-las", **CIFAR10)
+        folder = tmp_path / "runs" / str(seed)
+        write_run(folder, config, 20, train_seconds=seconds, eval_seconds=0.0)
+        env = {"cpu": f"Processor {seed}", "cores": 2, "commit": "abc1234"}
+        (folder / "env.json").write_text(json.dumps(env))
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    caption = re.findall(r"\\caption\{(.*Every cell.*)\}", outcome_tex(outcome))[0]
+    assert "Time a run: 60 s to 15 min." in caption
+    assert caption.count("Processor 0") == caption.count("Processor 1") == 1
+    assert caption.count("Commit: abc1234.") == 1
+    assert "Time a run" not in outcome_text(outcome).replace("| time a run |", "")
+
+
+def test_the_rule_stands_only_where_something_is_compared(tmp_path, experiment):
+    runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
+    rule = "The difference is our mean minus the printed one."
+    assert rule in outcome_text(outcome_of(runs, experiment, printing(A_T=[stated(21.0)])))
+    assert rule not in outcome_text(outcome_of(runs, experiment, printing(F_T_other=[stated(1)])))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
 def test_latex_sets_it_without_errors_and_within_the_page(tmp_path, contents):

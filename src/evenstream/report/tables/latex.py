@@ -35,7 +35,7 @@ def outcome_tex(outcome: Outcome) -> str:
     for number, table in enumerate(tables(outcome), 1):
         caption = f"{outcome.experiment.title}. {table.title}, at scale {table.scale}."
         lines = [
-            rf"\caption{{{escape(f'{caption} {table.caption}')}}}",
+            rf"\caption{{{escape(f'{caption} {table.caption} {table.made}')}}}",
             rf"\label{{tab:{outcome.experiment.name}-{number}}}",
         ]
         form = _grid if table.kind == "grid" else _long
@@ -105,7 +105,7 @@ _DIGITS, _LETTERS, _BETWEEN = 95, 83, 2
 """Signs of that size that fit into a line of the narrowest usual page, 345 pt, if most are digits
 or letters, and how many the space between two columns takes away."""
 _LEFT_OUT = ("time a run", "machine", "commit")
-"""Columns that are in the other files only."""
+"""Columns that are in the other files only; the caption sums them up."""
 
 
 def _parts(table: Table) -> list[Table]:

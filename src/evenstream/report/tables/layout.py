@@ -92,7 +92,20 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     if outcome.background.by and not beside:
         caption = f"{outcome.background.by.capitalize()} prints nothing for these cells. {caption}"
     found = _table("Every cell", words, caption, metrics, rows, varying, marks)
-    return replace(found, kind="detail")
+    return replace(found, kind="detail", made=_made(measured, found.columns))
+
+
+def _made(measured: Sequence[Measured], columns: Sequence[str]) -> str:
+    """The columns about how runs were made in a few sentences; those that are still columns."""
+    seconds = [each.seconds for each in measured if each.seconds is not None]
+    ends = dict.fromkeys(in_words(end) for end in (min(seconds), max(seconds))) if seconds else ()
+    runs = [run for each in measured for run in each.runs.values()]
+    words = {
+        "time a run": " to ".join(ends), "machine": machines(runs), "commit": commits(runs)
+    }  # fmt: skip
+    return " ".join(
+        f"{name.capitalize()}: {text}." for name, text in words.items() if name in columns and text
+    )
 
 
 def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:

@@ -23,7 +23,7 @@ def outcome_text(outcome: Outcome) -> str:
     source = f" ({escape(experiment.source)})" if experiment.source else ""
     parts = [f"# {escape(experiment.name)}: {escape(experiment.title)}{source}"]
     parts += [table_text(table) for table in tables(outcome)]
-    if background.by and outcome.cells:
+    if any(each.comparisons for each in outcome.measured):
         parts.append(f"{escape(RULE)}")
     parts += ["\n".join(f"- {escape(note)}" for note in background.notes)]
     printed = printed_table(outcome)

@@ -30,6 +30,8 @@ class Table:
     heads: int = 1
     """How many columns, at the left, name the row."""
     kind: Kind = "list"
+    made: str = ""
+    """How long runs took, on what and with which code, for files without room for such columns."""
 
 
 def all_cells(fixed: Mapping[str, Value]) -> str:
