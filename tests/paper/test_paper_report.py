@@ -6,6 +6,7 @@ import pytest
 
 from evenstream.errors import UnknownName
 from evenstream.paper import experiments
+from evenstream.paper.catalogue import _notes
 from evenstream.paper.report import background, collect
 from evenstream.report.tables import write_tables
 from table_samples import write_run
@@ -38,6 +39,16 @@ def test_both_of_two_printed_numbers_the_tables_own_first():
                  "paper", "F_T") == [23.2, 29.1]  # fmt: skip
     ablated = cell("ablation", method="er-las:tau=0")
     assert means("ablation", ablated, "paper", "F_T") == [29.1, 23.2]
+
+
+def test_the_number_of_runs_in_print_is_data(monkeypatch):
+    er = cell("ablation", method="er-las")
+    (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
+    assert (found.runs, found.std) == (10, 0.4)
+    monkeypatch.setitem(_notes(), "runs", 3)
+    (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
+    assert found.runs == 3
+    assert "means and deviations of 3 runs" in collect(["data-sets"], []).lead
 
 
 def test_an_option_at_its_default_is_the_printed_cell():

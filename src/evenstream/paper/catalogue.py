@@ -92,6 +92,11 @@ def printed_beside(experiment: Experiment, cell: Cell) -> dict[str, list[Printed
     return _by_run().get(_run(experiment, cell), {})
 
 
+def printed_runs() -> int:
+    """How many runs the means and deviations in print are made from."""
+    return int(_notes()["runs"])
+
+
 def notes(name: str) -> list[str]:
     """Where the paper contradicts itself about an experiment, or leaves something open."""
     return [note["text"].strip() for note in _notes()["note"] if name in note["experiments"]]

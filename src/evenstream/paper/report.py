@@ -13,6 +13,7 @@ from evenstream.paper.catalogue import (
     notes,
     printed_beside,
     printed_lines,
+    printed_runs,
 )
 from evenstream.report.charts.bars import count_bars_svg
 from evenstream.report.html import labelled, lines, scroll
@@ -29,13 +30,10 @@ from evenstream.streams.profile import Profile, profile
 from evenstream.sweep.experiment import Cell, Experiment
 from evenstream.sweep.identity import canonical
 
-RUNS = 10
-"""How many runs the paper's means and deviations are made from."""
-
 
 def background(experiment: Experiment) -> Background:
     """What the paper prints about an experiment, and where it contradicts itself."""
-    own = set(experiment.cells())
+    own, runs = set(experiment.cells()), printed_runs()
 
     def stated(cell: Cell, scale: str) -> dict[str, list[Stated]]:
         if cell not in own:
@@ -43,7 +41,7 @@ def background(experiment: Experiment) -> Background:
         same = _data(experiment, cell, scale) == _data(experiment, cell, experiment.base)
         return {
             metric: sorted(
-                (Stated(v.mean, v.std, RUNS, v.decimals, v.source, same) for v in values),
+                (Stated(v.mean, v.std, runs, v.decimals, v.source, same) for v in values),
                 key=lambda value: value.source != experiment.source,
             )
             for metric, values in printed_beside(experiment, cell).items()
@@ -92,8 +90,8 @@ def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
 def _lead(runs: int) -> str:
     return (
         f"{runs:,} of our runs beside the numbers that the paper prints, which are means and "
-        f"deviations of {RUNS} runs. Numbers made at a smaller scale are labelled with what is "
-        "different about it; only those at the scale “paper” follow the paper's protocol."
+        f"deviations of {printed_runs()} runs. Numbers made at a smaller scale are labelled with "
+        "what is different about it; only those at the scale “paper” follow the paper's protocol."
     )
 
 
