@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +103,15 @@ def test_bad_options(run, table, tmp_path, words, message):
     assert message in err
     assert not (tmp_path / "out").exists()
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_ray_that_is_not_installed(run, table, tmp_path, monkeypatch):
+    words = ["sweep", write_experiment(tmp_path, table), "--backend", "ray"]
+    monkeypatch.delitem(sys.modules, "evenstream.sweep.backends.ray_backend", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    status, _, err = run(*words)
+    assert status == 2 and "`pip install 'evenstream[ray]'` brings it" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_missing_data_is_told_once_and_before_anything_is_made(run, tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import worker_jobs
 
-from evenstream.run.workers import work_off
+from evenstream.run.workers import how_many, work_off
 
 HERE = Path(__file__).parent
 
@@ -44,6 +44,13 @@ def test_answers_errors_and_deaths(capfd):
     assert answers[15].error is None
     # The death of one did not cost the other its life, and errors cost nobody anything.
     assert len({answers[job].result[1] for job in (2, 3, 4, 5, 6)}) <= 3
+
+
+def test_as_many_as_there_are_cores(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert [how_many(0, threads) for threads in (1, 2, 4, 8)] == [6, 3, 1, 1]
+    assert how_many(0, 1, cores=40) == 40  # of a cluster
+    assert how_many(9, 4) == 9  # asked for
 
 
 def test_request_to_stop(tmp_path):

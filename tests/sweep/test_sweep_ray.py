@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sweep_jobs
 
+from evenstream.errors import InputError
 from evenstream.run.many import make_all
 from evenstream.run.runner import start_run
 from evenstream.sweep.backends import open_backend
@@ -95,6 +96,13 @@ def test_request_to_stop(cluster, table, tmp_path):
     assert len(answers) == 3
     assert len(list(tmp_path.glob("*/saved"))) == 2
     assert len(jobs) == 1
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once():
+    from evenstream.sweep.backends.ray_backend import _connect
+
+    with pytest.raises(InputError, match=r"no Ray cluster .* at 127.0.0.1:1: .*`ray start --head`"):
+        _connect("127.0.0.1:1")
 
 
 def test_bugs_are_told(cluster, table, tmp_path):

@@ -153,9 +153,13 @@ class Broken(Tracker):
 class Hanging(Broken):
     """Does not answer until it is let go."""
 
-    go = threading.Event()
+    asked, go = threading.Event(), threading.Event()
+
+    def __init__(self, run):
+        pass
 
     def log(self, scalars):
+        self.asked.set()
         self.go.wait(60)
 
     def finish(self, results):
@@ -196,9 +200,10 @@ def test_a_tracker_that_hangs_is_given_up(table, tmp_path, played, monkeypatch):
     monkeypatch.setattr(following, "PATIENCE", 0.05)
     start_run(small_config(table), tmp_path / "run")
     began = time.monotonic()
-    tracking = Tracking(played(Hanging), [tmp_path / "run"], tmp_path)
+    tracking = Tracking(played(Hanging), [tmp_path / "run", tmp_path / "two"], tmp_path)
     with pytest.warns(UserWarning, match="played took longer than 0 s"), tracking:
-        pass
+        assert Hanging.asked.wait(30)  # from here on no run can wait for it
+        assert start_run(small_config(table, seed=1), tmp_path / "two")["status"] == "finished"
     assert time.monotonic() - began < 30
     Hanging.go.set()
     tracking._thread.join()
