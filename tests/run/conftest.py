@@ -13,10 +13,12 @@ def machine():
     return environment.describe_environment()
 
 
-@pytest.fixture(autouse=True)
-def quick(machine, monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def quick(machine):
     """Describe the machine once."""
-    monkeypatch.setattr(environment, "describe_environment", lambda: dict(machine))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "describe_environment", lambda: dict(machine))
+        yield
 
 
 @pytest.fixture(scope="session")

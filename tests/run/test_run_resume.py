@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_cases import CASES
 
@@ -35,7 +35,7 @@ def run_with_stops(config, out, stops):
     return len(stops)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(
     case=st.sampled_from(sorted(CASES)),
     stops=st.lists(st.integers(1, 20), min_size=1, max_size=3),
@@ -48,7 +48,7 @@ def test_stopped_equals_uninterrupted(case, stops, whole, tmp_path_factory):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(
     case=st.sampled_from(sorted(CASES)),
     stops=st.lists(st.integers(1, 20), min_size=1, max_size=8),
