@@ -356,12 +356,22 @@ def test_mistakes_are_told(read, entries, message):
     assert "experiment.toml: " in str(caught.value)
 
 
-def test_missing_entries_and_files(tmp_path):
+def test_a_file_needs_a_grid_only(tmp_path):
+    path = tmp_path / "my-tau.toml"
+    path.write_text('[grid]\nmethod = ["er"]\nstream = ["c-digits"]\n')
+    found = read_experiment(path)
+    assert (found.name, found.title, found.seeds) == ("my-tau", "my-tau", 5)
+    assert (found.metrics, found.rows) == (("A_T", "F_T"), ("method",))
+    path.with_name("My tau.toml").write_text(path.read_text())
+    with pytest.raises(InputError, match="name must consist of a-z, 0-9 and single -, not 'My tau"):
+        read_experiment(tmp_path / "My tau.toml")
+
+
+def test_missing_grids_and_files(tmp_path):
     path = tmp_path / "one.toml"
-    for name in SMALL:
-        path.write_text(tomli_w.dumps({key: v for key, v in SMALL.items() if key != name}))
-        with pytest.raises(InputError, match=f"has no entry '{name}'"):
-            read_experiment(path)
+    path.write_text(tomli_w.dumps({key: v for key, v in SMALL.items() if key != "grid"}))
+    with pytest.raises(InputError, match=r"needs a table \[grid\], with the keys method and"):
+        read_experiment(path)
     path.write_text("name = ")
     with pytest.raises(InputError, match="cannot be read as TOML"):
         read_experiment(path)

@@ -36,7 +36,9 @@ A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. Of sever
 last counts, in this order: the stream's protocol, `[settings]`, those of the scale, the keys of the
 cell, each `[[when]]` that matches. Three more entries are optional: `source`, what the experiment
 reproduces, `base`, what its own scale is called ("full"), and `baseline`, values of the grid that
-reports compare the others with (`{ method = "er" }`). Scales are named like experiments.
+reports compare the others with (`{ method = "er" }`). Only the grid is needed: `name` is that of
+the file otherwise, `title` the name, and the rest is 5 seeds, A_T and F_T, and a row for each
+method. Scales are named like experiments.
 `weights = "?"` stands for a file that the command names with `--weights`.
 """
 
@@ -46,6 +48,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
+from pathlib import PurePath
 from typing import Any
 
 from evenstream.errors import EvenstreamError, InputError, UnknownName
@@ -79,7 +82,7 @@ def read_experiment(file: Traversable) -> Experiment:
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read as TOML: {error}") from None
     try:
-        experiment = _parse(values)
+        experiment = _parse(values, unnamed=PurePath(file.name).stem)
         _check(experiment)
     except EvenstreamError as error:
         raise InputError(f"{file}: {error}") from None
@@ -93,20 +96,20 @@ _ENTRIES = {
     "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list, "cell": list,
     "skip": list, "scale": dict,
 }  # fmt: skip
-_NEEDED = ("name", "title", "seeds", "metrics", "rows", "grid")
+_DEFAULTS: dict[str, Any] = {"seeds": 5, "metrics": ["A_T", "F_T"], "rows": ["method"]}
 _SCALE_ENTRIES = {name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when")}
 _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
 
 
-def _parse(values: dict[str, Any]) -> Experiment:
+def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
     _check_entries("", values, _ENTRIES)
-    for name in _NEEDED:
-        if name not in values:
-            raise InputError(f"it has no entry {name!r}")
+    if "grid" not in values:
+        raise InputError("it needs a table [grid], with the keys method and stream")
+    values = {"name": unnamed, **_DEFAULTS, **values}
     grid = _lists("grid", values["grid"])
     return Experiment(
         name=values["name"],
-        title=values["title"],
+        title=values.get("title", values["name"]),
         seeds=values["seeds"],
         metrics=tuple(values["metrics"]),
         rows=tuple(values["rows"]),
