@@ -17,16 +17,27 @@ C = TypeVar("C", bound=type[Any])
 
 
 def named_in(table: dict[str, Any], kind: str, name: str) -> Callable[[C], C]:
-    """A decorator that puts a class into a table; only the same class may take its name again."""
+    """A decorator that puts a class into a table; only the same class may take its name again.
+
+    The same is a class of the same name in the same module: a notebook's cell that runs twice.
+    """
 
     def add(cls: C) -> C:
-        if name in table and table[name].__qualname__ != cls.__qualname__:
-            raise InputError(f"{kind} named {name!r} is registered already")
+        if name in table and _full_name(table[name]) != _full_name(cls):
+            raise InputError(
+                f"{kind} named {name!r} is registered already ({_full_name(table[name])}); "
+                "choose another name"
+            )
         cls.name = name
         table[name] = cls
         return cls
 
     return add
+
+
+def _full_name(cls: type) -> str:
+    """Where a class is defined, and its name there."""
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def option_types(cls: type) -> dict[str, Any]:

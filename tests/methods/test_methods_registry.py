@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenstream import methods
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.methods import METHODS, Method, make_method, method_names, register
 from evenstream.methods.adjustment import LogitAdjustment
@@ -209,6 +211,32 @@ def test_a_name_is_taken_once(registered):
         register("opt")(NoCrossEntropy)
     assert METHODS["opt"] is Options
     register("opt")(Options)  # a module imported twice
+
+
+def test_a_class_of_ones_own_takes_no_name_of_ours_by_chance(registered):
+    """A class `ER` of a user's is not evenstream's; a notebook's cell that runs twice is itself."""
+    ours = METHODS["er"]
+    with pytest.raises(
+        InputError, match=r"'er' is registered already \(evenstream.methods.er.ER\)"
+    ):
+        register("er")(type("ER", (Method,), {"__module__": "__main__"}))
+    assert METHODS["er"] is ours
+    first, again = (type("Mine", (Method,), {"__module__": "__main__"}) for _ in range(2))
+    registered("mine", first)
+    register("mine")(again)
+    assert METHODS["mine"] is again
+
+
+def test_every_file_of_the_folder_is_imported(monkeypatch, tmp_path):
+    """A method is known by being a file there; nothing has to be listed."""
+    (tmp_path / "new_one.py").write_text(
+        "from evenstream.methods.base import Method, register\n"
+        "@register('new-one')\nclass NewOne(Method):\n    pass\n"
+    )
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    monkeypatch.setattr(methods, "new_one", None, raising=False)  # monkeypatch takes it out again
+    exec(Path(methods.__file__).read_text(), {**vars(methods)})
+    assert METHODS.pop("new-one") is sys.modules.pop("evenstream.methods.new_one").NewOne
 
 
 def test_a_method_must_write_a_loss():

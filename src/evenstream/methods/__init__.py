@@ -1,81 +1,12 @@
-"""Methods: one short file each, registered by name."""
+"""Methods: one short file each, registered by name. A file in this folder is imported by itself."""
+
+import importlib
+import pkgutil
 
 from evenstream.learner.part import TaskData
-from evenstream.methods import (
-    aser,
-    bic,
-    clib,
-    derpp,
-    e2e,
-    er,
-    er_ace,
-    er_cba,
-    er_cbl,
-    er_down,
-    er_obc,
-    er_posthoc,
-    er_up,
-    er_wn,
-    ewc,
-    fine_tune,
-    geodl,
-    il2m,
-    joint,
-    labels_trick,
-    lucir,
-    lucir_full,
-    lwf,
-    lwf_lt,
-    mir,
-    mkd,
-    mro,
-    ocm,
-    ocs,
-    pcr,
-    pec,
-    scr,
-    ss_il,
-)
 from evenstream.methods.base import METHODS, Method, make_method, method_names, register
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "TaskData",
-    "aser",
-    "bic",
-    "clib",
-    "derpp",
-    "e2e",
-    "er",
-    "er_ace",
-    "er_cba",
-    "er_cbl",
-    "er_down",
-    "er_obc",
-    "er_posthoc",
-    "er_up",
-    "er_wn",
-    "ewc",
-    "fine_tune",
-    "geodl",
-    "il2m",
-    "joint",
-    "labels_trick",
-    "lucir",
-    "lucir_full",
-    "lwf",
-    "lwf_lt",
-    "make_method",
-    "method_names",
-    "mir",
-    "mkd",
-    "mro",
-    "ocm",
-    "ocs",
-    "pcr",
-    "pec",
-    "register",
-    "scr",
-    "ss_il",
-]
+__all__ = ["METHODS", "Method", "TaskData", "make_method", "method_names", "register"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
