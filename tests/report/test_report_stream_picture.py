@@ -37,8 +37,11 @@ def test_shares_over_time_and_classes_per_task():
 
 
 def test_boundaries_that_the_learner_is_not_told_are_named_so():
-    assert "not told" in panels(open_stream("g-digits"))[0].get_title(loc="left")
-    assert "not told" not in panels(open_stream("c-digits"))[0].get_title(loc="left")
+    found = [panels(open_stream(f"{p}-digits"))[0].get_title(loc="left") for p in "gc"]
+    assert [title.partition(" (")[2] for title in found] == [
+        "dashed: ends of tasks, which the learner is not told)",
+        "dashed: ends of tasks)",
+    ]
 
 
 def test_domains_get_a_panel_of_their_own():

@@ -61,12 +61,9 @@ def _draw(stream: Stream, found: Profile, colours: Colours) -> Figure:
         ax.set_title(title, loc="left", color=colours["ink"], fontsize=13, pad=10)
         return ax
 
-    ends = "dashed: ends of tasks" + (
-        "" if stream.boundaries else ", which the learner is not told"
-    )
-    _over_time(
-        panel(0, f"{stream.name}: share of each class over time (dashed: {ends})"), found, colours
-    )
+    told = "" if stream.boundaries else ", which the learner is not told"
+    title = f"{stream.name}: share of each class over time (dashed: ends of tasks{told})"
+    _over_time(panel(0, title), found, colours)
     _classes(panel(1, "Classes in each task; dark: not seen before"), found, colours)
     if per_class is not None:
         ax = panel(2, "Domains of each class in each task")
