@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 from evenstream import Learner
 from evenstream.cli.main import main
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
+from evenstream.interruption import Interrupted
 from evenstream.networks.weights import file_digest
 from evenstream.pretrain import PretrainConfig, pretrain, resume_pretraining
 from evenstream.run.config import RunConfig
 from evenstream.run.initial_weights import reserved_classes
-from evenstream.run.interruption import Interrupted
 from evenstream.run.progress import Silent
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams import open_stream

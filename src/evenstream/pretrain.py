@@ -21,16 +21,16 @@ import numpy as np
 from evenstream import __version__
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
 from evenstream.errors import DataError, InputError
+from evenstream.files import write_atomically
+from evenstream.interruption import Interrupted, StopFlag
 from evenstream.learner.learner import Learner
 from evenstream.networks.weights import file_digest, pack_weights
 from evenstream.run.config import PRETRAINING, TomlSettings
 from evenstream.run.data_identity import describe_data
 from evenstream.run.environment import record_session
 from evenstream.run.evaluation import Evaluation
-from evenstream.run.files import write_atomically
 from evenstream.run.folder import CHECKPOINTS, claim_folder, resume_command
 from evenstream.run.initial_weights import METADATA, reserved_classes
-from evenstream.run.interruption import Interrupted, StopFlag
 from evenstream.run.machine import use_machine
 from evenstream.run.position import Skipped
 from evenstream.run.progress import Progress, Silent

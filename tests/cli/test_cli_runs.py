@@ -13,9 +13,9 @@ import pytest
 
 from evenstream.cli import main as main_module
 from evenstream.errors import EvenstreamError
+from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
 from evenstream.run import session
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run
 from small_runs import StopAfter, outcome
 

@@ -18,7 +18,7 @@ from generated_images import imagenet, inaturalist, picture, save, tiny_imagenet
 
 from evenstream.data import DATASETS, get, import_files, list_datasets, load_dataset, verify
 from evenstream.errors import DataError, EvenstreamError, InputError
-from evenstream.run.files import exclusive
+from evenstream.files import exclusive
 
 ZIP = "tiny-imagenet-200.zip"
 

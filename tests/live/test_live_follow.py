@@ -15,9 +15,9 @@ from live_samples import Numbered, fresh, outcome, stream
 from evenstream import Learner, follow
 from evenstream.checkpoint import has_checkpoint
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.interruption import Interrupted
 from evenstream.live import following
 from evenstream.run.events import read_events
-from evenstream.run.interruption import Interrupted
 from small_streams import feed, small
 
 

@@ -13,12 +13,12 @@ import worker_jobs
 
 from evenstream.cli.main import main
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.files import exclusive
+from evenstream.interruption import Interrupted
 from evenstream.run import compare as compare_module
 from evenstream.run.compare import Comparison, compare, run_folder, write_summary
 from evenstream.run.config import RunConfig
-from evenstream.run.files import exclusive
 from evenstream.run.folder import read_metrics
-from evenstream.run.interruption import Interrupted
 from evenstream.run.many import ATTEMPTS
 from evenstream.run.runner import start_run
 from evenstream.run.workers import Answer

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from evenstream.errors import CheckpointError, EvenstreamError
+from evenstream.files import exclusive
+from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
 from evenstream.run import runner, session
 from evenstream.run.config import RunConfig
-from evenstream.run.files import exclusive
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from small_runs import StopAfter, outcome, small_config
 

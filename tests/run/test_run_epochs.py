@@ -10,10 +10,10 @@ import torch
 
 from evenstream.checkpoint import has_checkpoint, read_checkpoint
 from evenstream.errors import InputError
+from evenstream.interruption import Interrupted
 from evenstream.methods import METHODS
 from evenstream.methods.er import ER
 from evenstream.run import preparation, runner
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams import open_stream
 from small_runs import StopAfter, outcome, small_config

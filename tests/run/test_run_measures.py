@@ -10,11 +10,11 @@ from evenstream import metrics
 from evenstream.checkpoint import read_checkpoint
 from evenstream.data.reading import Read
 from evenstream.errors import CheckpointError, InputError
+from evenstream.interruption import Interrupted
 from evenstream.learner.persistence import fingerprint
 from evenstream.run import environment, preparation
 from evenstream.run.config import RunConfig
 from evenstream.run.events import read_events
-from evenstream.run.interruption import Interrupted
 from evenstream.run.position import Position
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams.base import Batch

@@ -3,8 +3,8 @@
 import pytest
 
 from evenstream.checkpoint import read_checkpoint
+from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from evenstream.slots.teachers import TaskEndTeacher
 from small_runs import StopAfter, outcome, small_config

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
+from evenstream.interruption import Interrupted, stop_on_signal
 from evenstream.learner.step import StepResult
 from evenstream.run import progress as progress_module
-from evenstream.run.interruption import Interrupted, stop_on_signal
 from evenstream.run.progress import LiveBar, PlainLines, Silent, make_progress
 from evenstream.run.runner import resume_run, start_run
 from small_runs import StopAfter, save_table, small_config

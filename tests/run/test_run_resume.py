@@ -9,11 +9,11 @@ from run_cases import CASES
 
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
 from evenstream.errors import EvenstreamError
+from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
 from evenstream.run import runner
 from evenstream.run.events import read_events
 from evenstream.run.folder import read_metrics
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from small_runs import METRIC_TIMES, StopAfter, outcome, small_config
 

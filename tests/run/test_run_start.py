@@ -8,13 +8,13 @@ import pytest
 
 from evenstream.checkpoint import read_checkpoint
 from evenstream.errors import DataError, EvenstreamError, InputError, UnknownName
+from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
 from evenstream.methods import METHODS
 from evenstream.methods.er import ER
 from evenstream.run import environment, preparation
 from evenstream.run.events import read_events
 from evenstream.run.folder import read_metrics
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from small_runs import StopAfter, names, outcome, small_config
 

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for processes that did not come from pytest
 
 from evenstream.errors import EvenstreamError
-from evenstream.run.interruption import Interrupted
+from evenstream.interruption import Interrupted
 from killing import KillAt
 
 

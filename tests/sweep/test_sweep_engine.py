@@ -10,9 +10,9 @@ import pytest
 
 from evenstream.cli.main import main
 from evenstream.errors import EvenstreamError
+from evenstream.files import exclusive
+from evenstream.interruption import Interrupted
 from evenstream.run import many
-from evenstream.run.files import exclusive
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import start_run
 from evenstream.run.workers import Answer
 from evenstream.sweep.backends import local

@@ -8,10 +8,10 @@ import pytest
 
 from evenstream.cli.main import main
 from evenstream.errors import InputError, UnknownName
+from evenstream.interruption import Interrupted
 from evenstream.run.config import RunConfig
 from evenstream.run.events import read_events
 from evenstream.run.folder import read_metrics
-from evenstream.run.interruption import Interrupted
 from evenstream.run.runner import resume_run, start_run
 from evenstream.track import Tracking, following, read_names
 from evenstream.track.tracker import Tracker

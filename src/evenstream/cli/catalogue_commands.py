@@ -176,8 +176,8 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
             highlight=False,
         )
         return 0
+    from evenstream.files import safe_name
     from evenstream.report.charts.stream_picture import save_stream_png
-    from evenstream.run.files import safe_name
     from evenstream.streams.profile import profile, write_counts
 
     spec, stream = read_spec(name), open_stream(name, seed=seed)

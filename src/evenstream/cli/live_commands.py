@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import tyro
 
 from evenstream.errors import InputError
-from evenstream.run.files import replacing
+from evenstream.files import replacing
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

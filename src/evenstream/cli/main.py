@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     except SystemExit as stop:  # from the parser, which has printed its say
         return stop.code if isinstance(stop.code, int) else 2
     except EvenstreamError as error:
-        from evenstream.run.interruption import Interrupted
+        from evenstream.interruption import Interrupted
 
         stopped = isinstance(error, Interrupted)
         print(f"{'' if stopped else 'error: '}{error}", file=sys.stderr)

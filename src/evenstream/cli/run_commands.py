@@ -11,7 +11,7 @@ import tyro
 
 from evenstream.cli.settings import Settings
 from evenstream.errors import InputError
-from evenstream.run.files import safe_name
+from evenstream.files import safe_name
 from evenstream.run.workers import how_many
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from evenstream.data.files import AlteredFile
 from evenstream.data.registry import DatasetInfo, Download
 from evenstream.errors import DataError
-from evenstream.run.files import write_atomically
+from evenstream.files import write_atomically
 
 if TYPE_CHECKING:
     import requests

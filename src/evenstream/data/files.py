@@ -16,7 +16,7 @@ from typing import IO
 
 from evenstream.data.registry import DataFile
 from evenstream.errors import DataError
-from evenstream.run.files import exclusive
+from evenstream.files import exclusive
 
 INCOMING = ".incoming-"
 """How the names of files and folders that are not complete yet begin."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from evenstream.data.files import digest_of
 from evenstream.errors import DataError
-from evenstream.run.files import write_atomically
+from evenstream.files import write_atomically
 
 FOLDER_PIN = "names and sizes of all files"
 """The name under which a folder is pinned; archives are pinned under theirs."""

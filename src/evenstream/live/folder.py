@@ -16,11 +16,11 @@ from typing import Any
 from evenstream.checkpoint import has_checkpoint, read_checkpoint
 from evenstream.data.files import remove_empty
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
+from evenstream.files import exclusive
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import fingerprint, load_learner_state
 from evenstream.live.tally import Tally
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
-from evenstream.run.files import exclusive
 from evenstream.run.folder import CHECKPOINTS
 
 LIVE = "live"

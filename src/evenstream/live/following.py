@@ -14,15 +14,15 @@ import numpy as np
 
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.files import write_atomically
+from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.labels import label_to_json, plain_labels
 from evenstream.learner.learner import Learner
 from evenstream.learner.step import StepResult
 from evenstream.live.folder import LIVE, bring_to, claimed, read_saved
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
-from evenstream.run.files import write_atomically
 from evenstream.run.folder import METRICS
-from evenstream.run.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.run.preparation import NEEDS_BOUNDARIES
 
 SAVE_SECONDS = 30.0

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from importlib import resources
-from pathlib import Path
 
 from evenstream import __version__
 from evenstream.report.charts.style import DARK, LIGHT, Colours
@@ -45,23 +42,6 @@ and loads nothing from the network.</footer>
 </body>
 </html>
 """
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        draft.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 def _palette() -> str:

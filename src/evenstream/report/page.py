@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError
+from evenstream.files import write_atomically
 from evenstream.report import chart_sections, header, sections
 from evenstream.report.content import Content
-from evenstream.report.frame import frame, replace_file
+from evenstream.report.frame import frame
 from evenstream.report.html import lines
 
 __all__ = ["write_report"]
@@ -34,7 +35,8 @@ def write_report(directory: Path | str, output: Path | str | None = None) -> Pat
     if path.is_dir():
         path = path / "report.html"
     try:
-        replace_file(path, page)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, page)
     except OSError as error:
         raise EvenstreamError(f"cannot write {path}: {error.strerror or error}") from error
     return path

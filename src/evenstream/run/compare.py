@@ -13,10 +13,10 @@ from typing import Any
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.files import exclusive, safe_name, write_atomically
+from evenstream.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.config import COMPARISON, CONFIG, RunConfig, read_toml
-from evenstream.run.files import exclusive, safe_name, write_atomically
 from evenstream.run.folder import finished_metrics, read_metrics, resume_command
-from evenstream.run.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.many import Job, make_all
 from evenstream.run.workers import work_off
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Self
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.files import write_atomically
 from evenstream.options_text import option_types
-from evenstream.run.files import write_atomically
 from evenstream.streams.schedules import Schedule
 
 CONFIG = "config.toml"

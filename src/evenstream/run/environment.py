@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evenstream.run.files import write_atomically
+from evenstream.files import write_atomically
 
 ENVIRONMENT = "env.json"
 

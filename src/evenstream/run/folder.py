@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evenstream.errors import EvenstreamError
+from evenstream.files import TEMPORARY
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
-from evenstream.run.files import TEMPORARY
 
 METRICS = "metrics.json"
 CHECKPOINTS = "checkpoint"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenstream.interruption import StopFlag
 from evenstream.run.config import RunConfig
-from evenstream.run.interruption import StopFlag
 from evenstream.run.workers import Answer
 
 ATTEMPTS = 3

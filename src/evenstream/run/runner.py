@@ -13,12 +13,13 @@ from typing import Any
 
 from evenstream import metrics
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
+from evenstream.files import write_atomically
+from evenstream.interruption import Interrupted, StopFlag
 from evenstream.learner.learner import Learner
 from evenstream.run.config import RunConfig
 from evenstream.run.data_identity import describe_data
 from evenstream.run.environment import record_session
 from evenstream.run.events import EVALUATED, ONLINE, EventLog, cut_back
-from evenstream.run.files import write_atomically
 from evenstream.run.folder import (
     CHECKPOINTS,
     METRICS,
@@ -26,7 +27,6 @@ from evenstream.run.folder import (
     finished_metrics,
     resume_command,
 )
-from evenstream.run.interruption import Interrupted, StopFlag
 from evenstream.run.position import Position, Skipped
 from evenstream.run.preparation import make_batch_sizes, make_evaluation, make_learner, prepare
 from evenstream.run.progress import Progress, Silent

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from evenstream.checkpoint import read_checkpoint, tidy
 from evenstream.errors import CheckpointError, DataError, EvenstreamError
+from evenstream.files import exclusive
+from evenstream.interruption import StopFlag, stop_on_signal
 from evenstream.run.config import TomlSettings
 from evenstream.run.data_identity import check_same_data
-from evenstream.run.files import exclusive
 from evenstream.run.folder import CHECKPOINTS, resume_command
-from evenstream.run.interruption import StopFlag, stop_on_signal
 
 MAY_CHANGE = {"stream", "corrupt", "device", "threads", "checkpoint_every"}
 """Settings that may be edited before a resume: data moved, another machine."""

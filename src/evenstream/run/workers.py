@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
 from evenstream.errors import EvenstreamError, InputError
-from evenstream.run.interruption import Interrupted, StopFlag
+from evenstream.interruption import Interrupted, StopFlag
 from evenstream.run.progress import format_warning
 
 J = TypeVar("J")

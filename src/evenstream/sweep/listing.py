@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evenstream.run.files import write_atomically
+from evenstream.files import write_atomically
 from evenstream.sweep.plan import Plan
 from evenstream.sweep.store import Store
 

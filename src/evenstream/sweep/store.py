@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evenstream.errors import EvenstreamError
+from evenstream.files import exclusive, write_atomically
 from evenstream.run.config import RunConfig
-from evenstream.run.files import exclusive, write_atomically
 from evenstream.run.folder import finished_metrics
 from evenstream.run.many import Ended, Metrics
 from evenstream.sweep.identity import run_key

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from evenstream.errors import InputError, UnknownName
+from evenstream.files import write_atomically
 from evenstream.run.config import RunConfig
 from evenstream.run.events import EVALUATED, ONLINE, EventTail
-from evenstream.run.files import write_atomically
 from evenstream.run.folder import finished_metrics
 from evenstream.track.tracker import Scalar, TrackedRun, Tracker
 

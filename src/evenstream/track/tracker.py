@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenstream.files import safe_name
 from evenstream.run.config import RunConfig
-from evenstream.run.files import safe_name
 from evenstream.sweep.identity import run_key
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError
-from evenstream.run.files import TEMPORARY, write_atomically
+from evenstream.files import TEMPORARY, write_atomically
 
 MARK = "report.json"
 """Names the files of a report; only a folder that has it, or an empty one, is written to."""

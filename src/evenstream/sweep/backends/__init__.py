@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenstream.errors import InputError
+from evenstream.interruption import StopFlag
 from evenstream.run.config import RunConfig
-from evenstream.run.interruption import StopFlag
 from evenstream.run.many import Ending, Job, Work
 
 BackendName = Literal["local", "ray"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import evenstream
 from evenstream.errors import InputError
-from evenstream.run.interruption import StopFlag
+from evenstream.interruption import StopFlag
 from evenstream.run.many import Job, Metrics, Work
 from evenstream.run.progress import format_warning
 from evenstream.run.workers import PATIENCE, Answer, attempt, how_many, keep_busy

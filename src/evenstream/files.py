@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError
-from evenstream.run.interruption import Interrupted, StopFlag
+from evenstream.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
 
