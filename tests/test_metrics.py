@@ -105,7 +105,6 @@ def test_input_is_not_changed():
     [
         ([], "empty"),
         ([[], []], "empty"),
-        ([[None, None]], "no values"),
         ([[90], [60], [50]], "3 rows but only 1 columns"),
         ([[101.0]], "between 0 and 100"),
         ([[-0.5]], "between 0 and 100"),
@@ -116,6 +115,11 @@ def test_input_is_not_changed():
 def test_bad_matrices(matrix, message):
     with pytest.raises(InputError, match=message):
         average_accuracy(matrix)
+
+
+def test_tasks_without_test_samples_have_no_accuracy():
+    assert average_accuracies([[None, None]]) == [None]
+    assert average_accuracies([[None, None], [None, 80.0]]) == [None, 80.0]
 
 
 matrices = st.integers(1, 7).flatmap(

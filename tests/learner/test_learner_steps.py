@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from evenstream.augment import Preprocess
 from evenstream.errors import InputError
 from evenstream.learner.memory import X, Y
+from evenstream.learner.rows import Rows, joint_view
 from small_streams import Noisy, blobs, class_stream, feed, images, parameters, same, small
 
 # ---- rows and memory -----------------------------------------------------------------------------
@@ -66,6 +68,17 @@ def test_replayed_rows_keep_their_labels():
         for indices, rows in zip(labels, raw, strict=True):
             for index, row in zip(indices, rows.tolist(), strict=True):
                 assert learner.labels[index] == truth[tuple(row)]
+
+
+def test_each_group_has_its_own_view():
+    raw, y = torch.full((2, 1, 4, 4), 51, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+    generator = torch.Generator()
+    groups = [
+        Rows(raw, y, Preprocess("none", mean=mean, std=(1.0,)), generator)
+        for mean in ((0.0,), (0.2,))
+    ]
+    view = joint_view(groups)
+    torch.testing.assert_close(view[:, 0, 0, 0], torch.tensor([0.2, 0.2, 0.0, 0.0]))
 
 
 def test_memory_holds_the_raw_prefix():

@@ -10,8 +10,8 @@ from torch import nn
 from evenstream import CrossEntropy
 from evenstream.learner.classifier import Classifier
 from evenstream.learner.heads import GrowingHead
-from evenstream.learner.loop import make_step
 from evenstream.learner.rows import Rows
+from evenstream.learner.step import Step
 from small_streams import DIM
 
 EXACT = {"rtol": 0, "atol": 2e-6}
@@ -81,7 +81,7 @@ def next_step(learner, x, labels):
     """The step that `learn` would make next, for calling one hook by itself."""
     y = torch.tensor([learner.label_map.get(label) for label in labels])
     rows = Rows(torch.from_numpy(x), y, learner.preprocess, learner.randomness.augment)
-    return make_step(learner, learner.network, rows, len(learner.labels))
+    return Step(learner, rows, len(learner.labels))
 
 
 def watch_groups(learner):

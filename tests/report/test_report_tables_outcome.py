@@ -284,18 +284,18 @@ def test_numbers_that_are_not_there(metric, value):
     assert numbers(metric, {metric: value}) == {}
 
 
-def test_numbers_have_as_many_digits_as_their_metric(tmp_path):
+def test_numbers_are_shown_in_the_unit_of_their_metric(tmp_path):
     text = EXPERIMENT.replace('["A_T", "F_T"]', '["BWT", "recency_bias"]')
     experiment = make_experiment(tmp_path / "file", text)
     for seed, value in enumerate((0.1234, 0.1254)):
         config = config_of(experiment, seed, method="er", **CIFAR10)
         write_run(tmp_path / "runs" / str(seed), config, recency_bias=value, BWT=-value)
-    printed = printing(recency_bias=[stated(0.25, 0.01, 2)], BWT=[stated(0.1, None)])
+    printed = printing(recency_bias=[stated(25.0, 1.0, 2)], BWT=[stated(0.1, None)])
     (table,) = details_of(outcome_of(tmp_path / "runs", experiment, printed))
     transfer, bias = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
-    assert (bias["ours"], transfer["ours"]) == ("0.124 ± 0.001", "−0.1 ± 0.0")
+    assert (bias["ours"], transfer["ours"]) == ("12.4 ± 0.1", "−0.1 ± 0.0")
     assert transfer["difference"] == "−0.2"  # nothing to make an interval from
-    assert re.fullmatch(r"−0\.126 \[−0\.\d{3}, −0\.\d{3}\]", bias["difference"])
+    assert re.fullmatch(r"−12\.6 \[−\d+\.\d, −\d+\.\d\]", bias["difference"])
 
 
 def test_gains_are_paired_by_seed(tmp_path, experiment):

@@ -85,6 +85,8 @@ def test_epochs_are_steps(table, tmp_path):
     assert found["steps"] == 2 * 3 * STEPS
     once = start_run(small_config(table), tmp_path / "once")
     assert once["steps"] == 2 * STEPS
+    assert 0 < found["prequential_accuracy"] < 100  # of the first pass through each task
+    assert 0 < found["prequential_recent"] < 100
 
 
 @pytest.mark.parametrize("steps", [4, STEPS, STEPS + 1, 2 * STEPS - 1, 2 * STEPS, 3 * STEPS + 3])

@@ -15,7 +15,6 @@ from evenstream.learner.persistence import fingerprint
 from evenstream.run import environment, preparation
 from evenstream.run.config import RunConfig
 from evenstream.run.events import read_events
-from evenstream.run.position import Position
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams.base import Batch
 from small_runs import StopAfter, outcome, save_images, save_table, small_config
@@ -306,7 +305,7 @@ OLD = ("batch_schedule", "corrupt", "epochs", "eval_", "milestones", "store", "w
 
 
 def test_run_of_an_older_version(table, tmp_path):
-    """Its settings and position lack what is new; what cannot be known is not claimed."""
+    """Its settings lack what is new."""
     config = small_config(table)
     config.write(tmp_path)
     path = tmp_path / "config.toml"
@@ -314,14 +313,6 @@ def test_run_of_an_older_version(table, tmp_path):
     assert len(lines) == 19
     path.write_text("\n".join(lines))
     assert RunConfig.read(tmp_path) == config
-    old = {
-        "task": 1, "batch": 2, "matrix": [[90.0, None]], "train_seconds": 1.0, "eval_seconds": 1.0,
-        "seconds_after_task": [1.0], "prediction_share": [], "samples": 48, "single_class_steps": 0,
-    }  # fmt: skip
-    position = Position.from_state(old)
-    assert (position.task, position.samples, position.online) == (1, 48, [])
-    assert position.prequential.samples == 0
-    assert Position.from_state(json.loads(json.dumps(position.state()))).state() == position.state()
 
 
 def test_literal_forgetting_of_a_stream_that_shares_classes(tmp_path):

@@ -4,6 +4,7 @@ import json
 import tomllib
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import pytest
 
 from evenstream.checkpoint import read_checkpoint
@@ -226,3 +227,14 @@ def test_a_run_killed_before_it_wrote_its_settings(table, tmp_path):
     (out / "config.toml.tmp").write_text("method = 'e")
     start_run(small_config(table), out)
     assert "config.toml.tmp" not in names(out)
+
+
+def test_the_first_task_may_have_no_test_samples(table, tmp_path):
+    with np.load(table) as file:
+        arrays = dict(file)
+    kept = ~np.isin(arrays["y_test"], ["kind 0", "kind 1"])
+    arrays |= {name: arrays[name][kept] for name in ("x_test", "y_test")}
+    np.savez(tmp_path / "part.npz", **arrays)
+    found = start_run(small_config(tmp_path / "part.npz", class_order="label"), tmp_path / "run")
+    assert found["accuracy_matrix"][0] == [None, None]
+    assert found["A_T"] == found["accuracy_matrix"][1][1] > 0

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from evenstream import Learner
 from evenstream.augment import Preprocess
 from evenstream.errors import InputError
+from evenstream.learner import outputs
 from evenstream.learner.classifier import evaluation_mode
 from evenstream.learner.memory import Memory
 from evenstream.methods import METHODS, make_method
-from evenstream.slots.inference import Model, Outputs, class_means, make_rule
+from evenstream.slots.inference import Model, Outputs, make_rule
 from evenstream.slots.inference.class_means import NearestClassMean
 from evenstream.testing import CHECKS, feed, make_learner, toy_stream
 
@@ -64,7 +65,7 @@ def test_nearest_in_distance_by_a_loop(seed, classes, rows, batch):
     queries = draw.normal(size=(5, 3))
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(class_means, "ROWS_AT_A_TIME", batch)
+        patch.setattr(outputs, "PREDICT_BATCH", batch)
         found = scores(stored(x, y), queries, classes)
     for query, row in zip(queries, found, strict=True):
         query = query / np.linalg.norm(query)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from evenstream import networks
 from evenstream.augment import Preprocess
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
-from evenstream.errors import CheckpointError, InputError, UnknownName
+from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
 from evenstream.learner.building import build_classifier
 from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.inputs import InputKind, check_inputs
@@ -29,7 +29,7 @@ from evenstream.learner.persistence import fingerprint, learner_state, load_lear
 from evenstream.learner.prediction import deployment_prior, infer
 from evenstream.learner.randomness import Randomness
 from evenstream.learner.step import StepResult
-from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth
+from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
 from evenstream.methods import Method, make_method
 from evenstream.slots.criteria import CrossEntropy
 
@@ -67,7 +67,8 @@ class Learner:
             `evenstream.augment.PARTS`).
         mean: per channel, subtracted after scaling uint8 to 0..1.
         std: per channel, divided by.
-        accumulate: gather rows until there are this many, then make one step with them.
+        accumulate: gather rows until there are this many, then make one step with them (`flush`
+            and `end_task` make it with fewer, `discard` drops them).
         scope: "seen" has the classes seen so far in the softmax, "all" every row of the head.
         head_size: rows of the head made in advance (it grows beyond if need be).
         weights: a file that a named network starts from (.safetensors, .pth or .pt, with
@@ -192,6 +193,9 @@ class Learner:
         The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
         finite, raises an `EvenstreamError` and leaves the learner exactly as it was. `store=False`
         keeps the batch out of the memory, say because it was learned from before.
+
+        Rows that `accumulate` had gathered before a refused batch stay gathered. If one of them is
+        the reason, every later step is refused as well, until `discard` drops them.
         """
         raw, values = self._check_batch(x, labels)
         if not store and self.options.accumulate > 1:
@@ -200,11 +204,12 @@ class Learner:
         with all_or_nothing(self):
             if self.network is None:
                 self.build(raw.to(self.device))
+            gathered = self._gathered()
             self.pending = [*self.pending, (raw, values)]
-            waiting = sum(len(rows) for rows, _ in self.pending)
+            waiting = gathered + len(raw)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
-            result = self._learn_pending(store)
+            result = self._learn_pending(gathered, store)
         self._warn_if_stuck(result)
         return result
 
@@ -212,11 +217,16 @@ class Learner:
         """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
         if not self.pending:
             return None
-        self._check_boundaries()
         with all_or_nothing(self):
-            result = self._learn_pending()
+            result = self._learn_pending(self._gathered())
         self._warn_if_stuck(result)
         return result
+
+    def discard(self) -> int:
+        """Drop the rows that `accumulate` has gathered so far; returns how many they were."""
+        dropped = self._gathered()
+        self.pending = []
+        return dropped
 
     def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> list[Label | None]:
         """The most likely label of each row; None as long as nothing has been learned.
@@ -272,15 +282,25 @@ class Learner:
             self._begin_epoch()
 
     def end_task(self, data: tuple[Any, Any] | None = None) -> None:
-        """Say that the current task is over; `data` as in `start_task`."""
+        """Say that the current task is over; `data` as in `start_task`.
+
+        Rows that `accumulate` has gathered are of this task, so a step is made with them first. If
+        anything fails, that step is undone, too.
+        """
         if not self.in_task:
             raise InputError("end_task was called outside a task; call start_task first")
         rows = self._check_task_data(data)
+        result = None
         with all_or_nothing(self):
+            if self.pending:
+                self._note_weights()
+                result = self._learn_pending(self._gathered())
             shown = None if rows is None else self._show(*rows)
             for part in self.parts:
                 part.on_task_end(self, shown)
             self.in_task = False
+        if result is not None:
+            self._warn_if_stuck(result)
 
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
@@ -349,11 +369,32 @@ class Learner:
             raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
         return raw, values
 
-    def _learn_pending(self, store: bool = True) -> StepResult:
+    def _gathered(self) -> int:
+        return sum(len(rows) for rows, _ in self.pending)
+
+    def _learn_pending(self, kept: int, store: bool = True) -> StepResult:
+        """Make a step with all gathered rows; `kept` of them stay gathered if it is refused."""
         raw = torch.cat([rows for rows, _ in self.pending])
         values = [label for _, labels in self.pending for label in labels]
         self.pending = []
-        return learn_batch(self, raw, values, store)
+        try:
+            return learn_batch(self, raw, values, store)
+        except (InputError, NonFiniteLoss) as error:
+            if not kept:
+                raise
+            kind = NonFiniteLoss if isinstance(error, NonFiniteLoss) else InputError
+            raise kind(
+                f"{error}; rows that were gathered before ({kept}) stay gathered, and "
+                "learner.discard() drops them"
+            ) from error
+
+    def _note_weights(self) -> None:
+        """Let the next step be undone by what fails after it: `learn_batch` expects nothing there."""
+        assert self.optimizer is not None
+        own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
+        for optimizer in (self.optimizer, *own):
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            self.undo[id(optimizer)] = undo_update(optimizer, parameters)
 
     def optimise(self, loss: Tensor, *groups: str) -> None:
         """The one place for backward, finite check and optimiser step.
@@ -447,7 +488,7 @@ class Learner:
             return y
         assert self.network is not None and self.optimizer is not None
         if n_classes > self.network.head.out_features:
-            self.undo["head"] = undo_growth(self.network.head, self.optimizer)
+            self.undo["head", known] = undo_growth(self.network.head, self.optimizer)
         self.grow_head(n_classes)
         for part in self.parts:
             part.on_new_classes(self, known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
-from evenstream.learner.classifier import Classifier
 from evenstream.learner.labels import Label, LabelMap
 from evenstream.learner.memory import X, Y
 from evenstream.learner.part import Part
@@ -32,9 +32,7 @@ def learn_batch(learner: Learner, raw: Tensor, values: list[Label], store: bool)
     known = len(learner.label_map)
     y = learner.add_labels(values)
     raw = raw.to(learner.device)
-    assert learner.network is not None
-    incoming = Rows(raw, y, learner.preprocess, learner.randomness.augment)
-    step = make_step(learner, learner.network, incoming, known)
+    step = Step(learner, Rows(raw, y, learner.preprocess, learner.randomness.augment), known)
     put = _store if store else _keep_out
     if learner.method.memory_first:
         put(learner, step)
@@ -42,8 +40,10 @@ def learn_batch(learner: Learner, raw: Tensor, values: list[Label], store: bool)
     _observe(learner, step)
     loss = learner.method.loss(step)
     accuracy = _prequential_accuracy(learner, step)
+    value = None
     if loss is not None:
-        update(learner, loss, learner.method.trained_groups, undoable=_may_fail_later(learner))
+        groups, undoable = learner.method.trained_groups, _may_fail_later(learner)
+        value = update(learner, loss, groups, undoable)
     learner.method.after_step(step)
     if not learner.method.memory_first:
         put(learner, step)
@@ -52,30 +52,10 @@ def learn_batch(learner: Learner, raw: Tensor, values: list[Label], store: bool)
     learner.step += 1
     return StepResult(
         step=learner.step,
-        loss=None if loss is None else float(loss.detach()),
+        loss=value,
         accuracy=accuracy,
         rows=sum(len(group) for group in step.groups),
         single_class=learner.criterion.single_class,
-    )
-
-
-def make_step(learner: Learner, network: Classifier, incoming: Rows, known: int) -> Step:
-    """What the method sees of the step with these rows, of which `known` classes are not new."""
-    return Step(
-        number=learner.step + 1,
-        incoming=incoming,
-        known=known,
-        n_classes=len(learner.label_map),
-        network=network,
-        criterion=learner.criterion,
-        memory=learner.memory,
-        retrieval=learner.method.retrieval,
-        preprocess=learner.preprocess,
-        randomness=learner.randomness,
-        batch=learner.options.batch,
-        replay_batch=learner.options.replay_batch,
-        lr=learner.options.lr,
-        optimise=learner.optimise,
     )
 
 
@@ -115,12 +95,11 @@ def _check_announced(learner: Learner, values: list[Label]) -> None:
             )
 
 
-def update(learner: Learner, loss: Tensor, groups: Sequence[str], undoable: bool) -> None:
+def update(learner: Learner, loss: Tensor, groups: Sequence[str], undoable: bool) -> float:
     """One backward, then a step of each group's optimiser, unless loss or gradient are not finite.
 
-    `undoable` if something may still refuse the learner's step after it.
+    `undoable` if something may still refuse the learner's step after it. Returns the loss.
     """
-    _check_finite(learner, "loss", loss)
     parts = [_group(learner, name) for name in groups]
     for optimizer, parameters in parts:
         what = (id(optimizer), *map(id, parameters))
@@ -130,17 +109,21 @@ def update(learner: Learner, loss: Tensor, groups: Sequence[str], undoable: bool
     trained = [p for _, parameters in parts for p in parameters]
     torch.autograd.backward(loss, inputs=trained)
     gradients = [p.grad for p in trained if p.grad is not None]
-    _check_finite(learner, "gradient's norm", nn.utils.get_total_norm(gradients))
+    norm = nn.utils.get_total_norm(gradients)
+    value, size = torch.stack([loss.detach(), norm.to(loss)]).tolist()  # one wait for the device
+    _check_finite(learner, "loss", value)
+    _check_finite(learner, "gradient's norm", size)
     for optimizer, _ in parts:
         optimizer.step()
     for parameter in trained:
         parameter.grad = None
+    return float(value)
 
 
-def _check_finite(learner: Learner, what: str, value: Tensor) -> None:
-    if not bool(torch.isfinite(value)):
+def _check_finite(learner: Learner, what: str, value: float) -> None:
+    if not math.isfinite(value):
         raise NonFiniteLoss(
-            f"the {what} is {value.item()} at step {learner.step + 1}; the step was not made. "
+            f"the {what} is {value} at step {learner.step + 1}; the step was not made. "
             f"{learner.method.if_not_finite}, normalise the inputs, or go back to a checkpoint"
         )
 

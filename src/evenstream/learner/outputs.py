@@ -47,10 +47,17 @@ def plain_outputs(learner: Learner, raw: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(features), torch.cat(logits)
 
 
+def plain_batches(
+    preprocess: Preprocess, raw: Tensor, device: torch.device | None = None
+) -> Iterator[Tensor]:
+    """Un-augmented inputs, some rows at a time: all of them as floats would be large."""
+    for part in torch.split(raw, PREDICT_BATCH):
+        yield preprocess.plain(part.to(device))
+
+
 def outputs(learner: Learner, network: Classifier, raw: Tensor) -> Iterator[Outputs]:
     """Some rows at a time, un-augmented; the caller sets the mode."""
     n_classes = len(learner.label_map)
-    for part in torch.split(raw, PREDICT_BATCH):
-        x = learner.preprocess.plain(part.to(learner.device))
+    for x in plain_batches(learner.preprocess, raw, learner.device):
         features = network.features(x)
         yield Outputs(x, features, network.logits(features)[:, :n_classes])

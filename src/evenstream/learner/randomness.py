@@ -51,7 +51,7 @@ class Randomness:
         """Run a block with the learner's own global generator (dropout in users' modules).
 
         What the program outside draws does not change the run, and the run does not change what
-        the program outside draws.
+        the program outside draws. On CPU and CUDA: other devices keep a generator of their own.
         """
         outside = torch.get_rng_state()
         outside_cuda = torch.cuda.get_rng_state(self._cuda) if self._cuda else None

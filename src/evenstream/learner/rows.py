@@ -67,8 +67,9 @@ def joint_view(groups: Sequence[Rows]) -> Tensor:
     groups = [group for group in groups if len(group)]
     if len(groups) == 1:
         return groups[0].x
-    if all(group.made is None for group in groups):
-        first = groups[0]
+    first = groups[0]
+    alike = (first.preprocess, first.generator)
+    if all(g.made is None and (g.preprocess, g.generator) == alike for g in groups):
         joint = first.preprocess.train(torch.cat([g.raw for g in groups]), first.generator)
         for group, view in zip(groups, torch.split(joint, [len(g) for g in groups]), strict=True):
             group.made = view

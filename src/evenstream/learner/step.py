@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from evenstream.augment import Preprocess
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.memory import Memory, X, Y
-from evenstream.learner.randomness import Randomness
+from evenstream.learner.memory import X, Y
 from evenstream.learner.rows import Rows, joint_view
-from evenstream.slots.criteria import CrossEntropy, Reduction
-from evenstream.slots.retrieval import Retrieval
+from evenstream.slots.criteria import Reduction
 from evenstream.slots.updates import Placement
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,8 @@ class StepResult:
     """The training loss; None if the network was not updated."""
     accuracy: float | None
     """Share of the incoming rows that the model got right before the update (prequential), with
-    the classes known before this batch, on the view it trained on; None while gathering."""
+    the classes known before this batch; None while gathering, or if the method's inference rule
+    is not asked at every step. On the view it trained on where logits decide, else un-augmented."""
     rows: int
     """Rows trained on, replayed ones included."""
     single_class: bool = False
@@ -56,30 +56,16 @@ class Step:
         lr: the learning rate of the network.
     """
 
-    def __init__(
-        self,
-        *,
-        number: int,
-        incoming: Rows,
-        known: int,
-        n_classes: int,
-        network: Classifier,
-        criterion: CrossEntropy,
-        memory: Memory,
-        retrieval: Retrieval,
-        preprocess: Preprocess,
-        randomness: Randomness,
-        batch: int,
-        replay_batch: int,
-        lr: float,
-        optimise: Callable[..., None],
-    ) -> None:
-        self.number, self.incoming = number, incoming
-        self.known, self.n_classes = known, n_classes
-        self.network, self.criterion, self.memory = network, criterion, memory
-        self.retrieval, self.preprocess, self.randomness = retrieval, preprocess, randomness
-        self.batch, self.replay_batch, self.lr = batch, replay_batch, lr
-        self.optimise = optimise
+    def __init__(self, learner: Learner, incoming: Rows, known: int) -> None:
+        assert learner.network is not None
+        self.number, self.incoming = learner.step + 1, incoming
+        self.known, self.n_classes = known, len(learner.label_map)
+        self.network, self.criterion = learner.network, learner.criterion
+        self.memory, self.retrieval = learner.memory, learner.method.retrieval
+        self.preprocess = learner.preprocess
+        self.randomness, self.optimise = learner.randomness, learner.optimise
+        options = learner.options
+        self.batch, self.replay_batch, self.lr = options.batch, options.replay_batch, options.lr
         self.groups: Sequence[Rows] = ()
         self.placed: Placement | None = None
         self.remembered: dict[str, Tensor] = {}

@@ -11,6 +11,7 @@ from torch import Tensor
 from evenstream.bounds import Positive
 from evenstream.learner.classifier import evaluation_mode
 from evenstream.learner.memory import Y
+from evenstream.learner.outputs import plain_batches
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
@@ -154,8 +155,8 @@ def stored(step: Step, *groups: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [(known[part], rows.y[part]) for part in parts]
 
 
-def features(step: Step, rows: Rows, chunk: int = 256) -> Tensor:
+def features(step: Step, rows: Rows) -> Tensor:
     """Penultimate features of un-augmented rows, in eval mode."""
     with evaluation_mode(step.network):
-        views = torch.split(rows.plain(), chunk)
-        return torch.cat([step.network.features(view) for view in views])
+        batches = plain_batches(step.preprocess, rows.raw)
+        return torch.cat([step.network.features(x) for x in batches])

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from evenstream.bounds import Positive, Share
 from evenstream.learner.classifier import evaluation_mode
-from evenstream.learner.memory import Y
+from evenstream.learner.memory import X, Y
+from evenstream.learner.outputs import plain_batches
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
@@ -128,11 +129,9 @@ def refreshed_importance(
     return fresh
 
 
-def memory_losses(step: Step, chunk: int = 256) -> Tensor:
+def memory_losses(step: Step) -> Tensor:
     """Plain cross-entropy of every stored sample, un-augmented, in eval mode."""
-    parts = []
     with evaluation_mode(step.network):
-        for slots in torch.split(torch.arange(len(step.memory)), chunk):
-            rows = step.fetch(slots)
-            parts.append(F.cross_entropy(step.network(rows.plain()), rows.y, reduction="none"))
-    return torch.cat(parts)
+        batches = plain_batches(step.preprocess, step.memory.field(X))
+        logits = torch.cat([step.network(x) for x in batches])
+    return F.cross_entropy(logits, step.memory.field(Y), reduction="none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evenstream.metrics import Prequential
@@ -64,12 +64,10 @@ class Position:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Position:
-        """Read back what `state` returned; what another version saved is left out."""
-        known = {entry.name for entry in fields(cls)}
-        position = cls(**{name: value for name, value in state.items() if name in known})
+        """Read back what `state` returned."""
+        position = cls(**state)
         position.prequential = Prequential()
-        if "prequential" in state:
-            position.prequential.load_state(state["prequential"])
-        position.skipped_train = Skipped(**state.get("skipped_train", {}))
-        position.skipped_test = Skipped(**state.get("skipped_test", {}))
+        position.prequential.load_state(state["prequential"])
+        position.skipped_train = Skipped(**state["skipped_train"])
+        position.skipped_test = Skipped(**state["skipped_test"])
         return position

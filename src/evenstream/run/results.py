@@ -102,11 +102,10 @@ def _online(evaluation: Evaluation, at: Position) -> dict[str, Any] | None:
 
 
 def _prequential(at: Position) -> dict[str, Any]:
-    """Unknown in a run that an older version has begun, which did not count from the start."""
+    """Of the first epoch: later ones have seen the samples."""
     seen = at.prequential
-    known = seen.samples == at.samples
     return {
-        "prequential_accuracy": seen.overall if known else None,
-        "prequential_recent": seen.recent if known else None,
+        "prequential_accuracy": seen.overall,
+        "prequential_recent": seen.recent,
         "prequential_window": seen.window,
     }

@@ -143,8 +143,10 @@ class LogitAdjustedSoftmax(CrossEntropy):
     def _check(self, labels: Tensor, n_classes: int) -> None:
         if labels.ndim != 1 or labels.dtype != torch.int64:
             raise InputError("labels must be a one-dimensional tensor of int64 class indices")
-        if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < n_classes):
-            raise InputError(f"class indices must lie in 0..{n_classes - 1}")
+        if labels.numel():
+            lowest, highest = torch.stack(labels.aminmax()).tolist()
+            if lowest < 0 or highest >= n_classes:
+                raise InputError(f"class indices must lie in 0..{n_classes - 1}")
         before = self.prior.weights().shape[0]
         if before > n_classes:
             raise InputError(

@@ -98,7 +98,7 @@ class SlidingWindow(PriorEstimator):
 
     def state(self) -> dict[str, Any]:
         """The labels in the window, one run after the other, and the length of each run."""
-        batches = list(self._batches)
+        batches = [batch.cpu() for batch in self._batches]  # after a resume some may be there
         return {
             "labels": torch.cat(batches) if batches else torch.zeros(0, dtype=torch.int64),
             "lengths": torch.tensor([len(batch) for batch in batches], dtype=torch.int64),

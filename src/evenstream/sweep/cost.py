@@ -29,14 +29,17 @@ def measure(config: RunConfig) -> Metrics:
     sizes = make_batch_sizes(config, stream)
     warm = min(1 + config.replay_batch // config.batch, MOST_WARM_STEPS)  # until replay is full
     seconds = []
-    for batch in islice(stream.batches(0, sizes), warm + TIMED_STEPS):
+    readable = (batch for batch in stream.batches(0, sizes) if batch.labels)
+    for batch in islice(readable, warm + TIMED_STEPS):
         began = time.perf_counter()
         learner.learn(batch.x, batch.labels)
         seconds.append(time.perf_counter() - began)
-    x, _ = stream.test_set(0)
-    began = time.perf_counter()
-    learner.predict_indices(x[:TESTED])
-    each_test = (time.perf_counter() - began) / len(x[:TESTED])
+    each_test = 0.0
+    for read in stream.test_batches(stream.tasks[0].test[:TESTED], TESTED):
+        if len(read.rows):
+            began = time.perf_counter()
+            learner.predict_indices(read.x)
+            each_test = (time.perf_counter() - began) / len(read.rows)
     steps = sum(stream.steps(task, sizes) for task in range(len(stream))) * config.epochs
     return {
         "steps": steps,

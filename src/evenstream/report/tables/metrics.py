@@ -21,6 +21,8 @@ class Metric:
     better: Direction = "neither"
     unit: str = ""
     digits: int = 1
+    factor: float = 1.0
+    """From the number in `metrics.json` to what is shown."""
     timing: bool = False
     """Whether it depends on the machine, so that other machines' numbers say little."""
 
@@ -40,7 +42,7 @@ KNOWN = _each(
     Metric("BWT", "backward transfer", "higher", "points"),
     Metric("FWT", "forward transfer", "higher", "points"),
     Metric("ECE", "calibration error", "lower", "points"),
-    Metric("recency_bias", "recency bias", digits=3),
+    Metric("recency_bias", "recency bias", unit="points", factor=100),
     Metric("prequential_accuracy", "prequential accuracy", "higher", "%"),
     Metric("prediction_share_last", "share of predictions on the last task", unit="%"),
     Metric("accuracy_last_task", "final accuracy on the last task", "higher", "%"),
@@ -64,7 +66,11 @@ def metric_of(name: str) -> Metric:
 def numbers(metric: str, found: Mapping[str, Any]) -> dict[str, float]:
     """The numbers that a run has for an entry of `metrics.json`: one, or some of a list."""
     make = _OF_LISTS.get(metric)
-    named = {metric: number(found.get(metric))} if make is None else make(_list(found.get(metric)))
+    value = number(found.get(metric))
+    if make is not None:
+        named = make(_list(found.get(metric)))
+    else:
+        named = {metric: None if value is None else value * metric_of(metric).factor}
     return {name: value for name, value in named.items() if value is not None}
 
 

@@ -13,10 +13,8 @@ from torch import Tensor
 from evenstream.bounds import Factor
 from evenstream.learner.heads import cosines
 from evenstream.learner.memory import X, Y
-from evenstream.learner.outputs import Model, Outputs
+from evenstream.learner.outputs import Model, Outputs, plain_batches
 from evenstream.slots.inference.rule import InferenceRule, register_rule
-
-ROWS_AT_A_TIME = 256
 
 
 @register_rule("ncm")
@@ -45,10 +43,9 @@ class NearestClassMean(InferenceRule):
             return None
         classes, which = torch.unique(memory.field(Y), return_inverse=True)
         sums = torch.zeros(len(classes), network.head.in_features, device=memory.device)
-        for slots in torch.split(torch.arange(len(memory)), ROWS_AT_A_TIME):
-            features = network.features(model.preprocess.plain(memory.field(X)[slots]))
-            sums.index_add_(0, which[slots], F.normalize(features, dim=1))
-        return classes, sums
+        batches = plain_batches(model.preprocess, memory.field(X))
+        features = torch.cat([network.features(x) for x in batches])
+        return classes, sums.index_add_(0, which, F.normalize(features, dim=1))
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
         """Scaled cosines with the means."""
