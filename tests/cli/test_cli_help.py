@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evenstream import __version__
-from evenstream.cli.paper_commands import SweepOptions
 from evenstream.cli.settings import Settings
+from evenstream.cli.sweep_commands import SweepOptions
 
 FLAGS = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(Settings)]
 SWEEP = ["--" + field.name for field in dataclasses.fields(SweepOptions)]

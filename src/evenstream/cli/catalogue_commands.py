@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from evenstream.methods import Method
     from evenstream.slots.inference import InferenceRule
+    from evenstream.streams import Stream
+    from evenstream.streams.profile import Profile
 
 OptionalName = Annotated[
     str | None,
@@ -150,49 +152,54 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
         picture: PNG file to draw the stream into.
     """
     from rich.console import Console
-    from rich.table import Table
-
-    from evenstream.streams import SCENARIOS, STREAMS, coupling, open_stream, read_spec
 
     console = Console()
     if name is None:
-        table = Table("stream", "tasks", "network", "batch", "memory", "what it is")
-        for key, info in STREAMS.items():
-            protocol = info.protocol
-            batch = f"{protocol.batch}+{protocol.replay_batch}"
-            cells = (key, str(info.tasks), protocol.network, batch, str(protocol.memory))
-            table.add_row(*cells, info.description)
-        console.print(table)
-        table = Table("prefix", "what it does with any data set", "options")
-        for prefix, scenario in SCENARIOS.items():
-            options = ", ".join(field.name for field in dataclasses.fields(scenario))
-            table.add_row(f"{prefix}-", _first_line(scenario), options)
-        console.print(table)
-        console.print(
-            "Write PREFIX-DATASET[:key=value,...]: b-cifar10:minor=5. The data set is one of "
-            "`evenstream data list`, or the path of an .npz, .csv or .parquet file or of a folder "
-            "of images; a path alone is a class-incremental stream. "
-            "`evenstream streams NAME` explains the options.",
-            highlight=False,
-        )
-        return 0
+        _list_streams(console)
+    else:
+        _explain_stream(console, name, seed, picture)
+    return 0
+
+
+def _list_streams(console: Console) -> None:
+    """The streams that have a name, then the prefixes that make one of any data set."""
+    from rich.table import Table
+
+    from evenstream.streams import SCENARIOS, STREAMS
+
+    table = Table("stream", "tasks", "network", "batch", "memory", "what it is")
+    for key, info in STREAMS.items():
+        protocol = info.protocol
+        batch = f"{protocol.batch}+{protocol.replay_batch}"
+        cells = (key, str(info.tasks), protocol.network, batch, str(protocol.memory))
+        table.add_row(*cells, info.description)
+    console.print(table)
+    table = Table("prefix", "what it does with any data set", "options")
+    for prefix, scenario in SCENARIOS.items():
+        options = ", ".join(field.name for field in dataclasses.fields(scenario))
+        table.add_row(f"{prefix}-", _first_line(scenario), options)
+    console.print(table)
+    console.print(
+        "Write PREFIX-DATASET[:key=value,...]: b-cifar10:minor=5. The data set is one of "
+        "`evenstream data list`, or the path of an .npz, .csv or .parquet file or of a folder "
+        "of images; a path alone is a class-incremental stream. "
+        "`evenstream streams NAME` explains the options.",
+        highlight=False,
+    )
+
+
+def _explain_stream(console: Console, name: str, seed: int, picture: Path | None) -> None:
+    """One stream: its tasks, its protocol and options, and the files with its classes."""
+    from rich.table import Table
+
     from evenstream.files import safe_name
     from evenstream.report.charts.stream_picture import save_stream_png
+    from evenstream.streams import coupling, open_stream, read_spec
     from evenstream.streams.profile import profile, write_counts
 
     spec, stream = read_spec(name), open_stream(name, seed=seed)
     found = profile(stream, bins=1)
-    table = Table("task", "tested on", "classes", "new", "training", "steps", "test")
-    for index, (task, names) in enumerate(zip(stream.tasks, stream.class_names(), strict=True)):
-        counts = (
-            found.classes_per_task[index],
-            found.new_classes_per_task[index],
-            len(task.train),
-            stream.steps(index, stream.protocol.batch),
-            len(task.test),
-        )
-        table.add_row(str(index + 1), some_of(names), *map(str, counts))
-    console.print(table)
+    _print_tasks(console, stream, found)
     facts = dataclasses.asdict(stream.protocol)
     facts |= {"boundaries": stream.boundaries, "drop_last": stream.drop_last}
     if stream.domains is not None:
@@ -210,7 +217,23 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
         highlight=False,
         soft_wrap=True,
     )
-    return 0
+
+
+def _print_tasks(console: Console, stream: Stream, found: Profile) -> None:
+    """The tasks of a stream, a row each."""
+    from rich.table import Table
+
+    table = Table("task", "tested on", "classes", "new", "training", "steps", "test")
+    for index, (task, names) in enumerate(zip(stream.tasks, stream.class_names(), strict=True)):
+        counts = (
+            found.classes_per_task[index],
+            found.new_classes_per_task[index],
+            len(task.train),
+            stream.steps(index, stream.protocol.batch),
+            len(task.test),
+        )
+        table.add_row(str(index + 1), some_of(names), *map(str, counts))
+    console.print(table)
 
 
 def _facts(method: Method) -> list[tuple[str, str]]:

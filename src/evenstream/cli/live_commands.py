@@ -144,8 +144,9 @@ def learn(
     from evenstream.live.folder import read_learner
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.tally import Place
+    from evenstream.run.machine import use_machine
 
-    _use_threads(threads)
+    use_machine(threads)
     known, streams, learner = Known(), dict[str, Place](), None
     if has_checkpoint(directory) and start is not None:
         raise InputError(f"{directory} holds a learner already; leave --start out")
@@ -208,10 +209,11 @@ def predict(
     from evenstream.live.folder import read_learner
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.predicting import write_predictions
+    from evenstream.run.machine import use_machine
 
     if out is not None and out.resolve().is_relative_to(Path(source).resolve()):
         raise InputError(f"--out {out} would overwrite the data itself; choose another file")
-    _use_threads(threads)
+    use_machine(threads)
     learner, tally = read_learner(directory, device)
     reading = Reading(label=label, ignore=ignore, label_needed=False, patience=1.0)
     with contextlib.closing(open_source(source, Known.of(learner, tally), reading)) as data:
@@ -226,14 +228,6 @@ def predict(
         share = 100 * score.right / score.labelled
         print(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows", file=sys.stderr)
     return 0
-
-
-def _use_threads(count: int) -> None:
-    import torch
-
-    if count < 1:
-        raise InputError(f"threads must be 1 or more, got {count}")
-    torch.set_num_threads(count)
 
 
 @contextlib.contextmanager

@@ -13,9 +13,9 @@ from evenstream import __version__
 from evenstream.cli import data_commands, paper_commands
 from evenstream.cli.catalogue_commands import methods, streams
 from evenstream.cli.live_commands import learn, predict
-from evenstream.cli.paper_commands import sweep
 from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
+from evenstream.cli.sweep_commands import sweep
 from evenstream.errors import EvenstreamError
 from evenstream.run.progress import format_warning
 

@@ -6,6 +6,8 @@ import ctypes
 
 import torch
 
+from evenstream.errors import InputError
+
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Parameters of mallopt, from glibc's malloc.h."""
 _NEVER = 2**31 - 1
@@ -13,6 +15,8 @@ _NEVER = 2**31 - 1
 
 def use_machine(threads: int) -> None:
     """Set the number of threads, and keep freed memory for the next step."""
+    if threads < 1:
+        raise InputError(f"threads must be 1 or more, got {threads}")
     torch.set_num_threads(threads)
     keep_freed_memory()
 

@@ -1,0 +1,185 @@
+"""`evenstream sweep`, and how `evenstream paper run` makes its runs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from evenstream.cli.run_commands import Trackers
+from evenstream.errors import EvenstreamError, InputError
+
+if TYPE_CHECKING:
+    from evenstream.sweep.experiment import Experiment
+    from evenstream.sweep.plan import Plan
+    from evenstream.sweep.store import Store
+
+STORE = Path("out/store")
+
+File = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.toml")]
+ScaleName = Annotated[
+    str | None,
+    tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the experiment's own)"),
+]
+StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """options of the sweep"""
+
+    jobs: Annotated[int, tyro.conf.arg(help_behavior_hint="(default: one for each core)")] = 0
+    """Runs at the same time, each a process of its own."""
+    backend: Literal["local", "ray"] = "local"
+    """local: processes of this machine. ray: a Ray cluster (pip install 'evenstream[ray]')."""
+    address: Annotated[
+        str | None,
+        tyro.conf.arg(
+            metavar="HOST:PORT", help_behavior_hint="(default: this machine's, or a new one)"
+        ),
+    ] = None
+    """Of the Ray cluster; --out must be the same folder on all its machines."""
+    seeds: Annotated[
+        int | None,
+        tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the experiment's)"),
+    ] = None
+    """Runs of each cell."""
+    cells: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(metavar="KEY=VALUE [KEY=VALUE ...]", help_behavior_hint="(default: all)"),
+    ] = ()
+    """Only cells that have these: method=er method=er-las memory=500."""
+    scale: ScaleName = None
+    """A smaller form that the experiment has; its numbers are labelled with it."""
+    device: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the experiment's)"),
+    ] = None
+    """Where all runs are computed: cpu, cuda, cuda:1, ..."""
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"] | None,
+        tyro.conf.arg(
+            metavar="{auto,float32,bfloat16}", help_behavior_hint="(default: the experiment's)"
+        ),
+    ] = None
+    """Precision of all runs; auto is bfloat16 on CPUs with AMX, else float32."""
+    weights: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the experiment's)"),
+    ] = None
+    """What all runs start from (docs/pretraining.md); none: from scratch."""
+    retries: int = 1
+    """How often a run that fails is tried again."""
+    keep: bool = False
+    """Keep the checkpoints of finished runs, to predict with them; they are large."""
+    track: Trackers = ""
+    """Where to show the runs as well: tensorboard, mlflow, or both, with a comma."""
+    out: StoreFolder = STORE
+    """Folder of all runs. Experiments share it: a run that is there is not made again."""
+
+    def overrides(self) -> dict[str, str]:
+        """Settings that count more than the experiment's."""
+        weights = "" if self.weights == "none" else self.weights
+        given = {"device": self.device, "dtype": self.dtype, "weights": weights}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+Options = Annotated[SweepOptions, tyro.conf.OmitArgPrefixes]
+
+
+def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
+    """Fill a table of your own: methods, streams and settings in a file, every combination run.
+
+    Example: evenstream sweep tau.toml --jobs 4 --out out/store
+
+    Ctrl-C saves; the same command goes on exactly there, and leaves finished runs alone. Writes a
+    folder for each run, NAME.csv, which says what is where, and a report with tables and figures.
+    docs/sweeps.md explains the file.
+
+    Args:
+        file: The experiment.
+        settings: Options of the sweep.
+    """
+    from evenstream.sweep.experiment_file import read_experiment
+
+    return make_runs(read_experiment(file), settings)
+
+
+def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
+    """Make the runs that an experiment lacks and report on all; returns the exit status."""
+    from rich.console import Console
+
+    from evenstream.sweep.backends import open_backend
+    from evenstream.sweep.board import shown_board
+    from evenstream.sweep.engine import work
+    from evenstream.sweep.experiment import check_data, check_options
+    from evenstream.sweep.listing import write_listing
+    from evenstream.sweep.plan import make_plan
+    from evenstream.sweep.store import Store
+    from evenstream.track import Tracking, read_names
+
+    if options.retries < 0:
+        raise InputError(f"--retries must be 0 or more, got {options.retries}")
+    trackers = read_names(options.track)
+    plan = make_plan(experiment, options.scale, options.seeds, options.cells, options.overrides())
+    runs, store, console = plan.runs(), Store(options.out.absolute()), Console()
+    check_options(runs)
+    if options.backend == "local":
+        check_data(config for config in runs if store.metrics(config) is None)
+    folders = [store.folder(config) for config in runs]
+    with open_backend(options.backend, runs, options.jobs, options.address) as backend:
+        store.make()
+        try:
+            with (
+                Tracking(trackers, folders, store.root),
+                shown_board(plan, store, backend.slots, console) as board,
+            ):
+                failed = work(
+                    runs, store, backend, retries=options.retries, keep=options.keep, report=board
+                )
+        finally:
+            listing = write_listing(plan, store)
+    for metric in plan.experiment.metrics:
+        if board.has(metric):
+            console.print(board.table(metric))
+    try:
+        page = _write_report(plan, store, paper, len(failed))
+        console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    except EvenstreamError as error:  # the runs are made all the same
+        print(f"no report: {error}", file=sys.stderr)
+    console.print(f"runs: {listing}", highlight=False, markup=False, soft_wrap=True)
+    if failed:
+        print(
+            f"error: {len(failed)} of {len(runs)} runs failed, each with an error.json in its "
+            "folder; the same command tries again",
+            file=sys.stderr,
+        )
+    return 1 if failed else 0
+
+
+def _write_report(plan: Plan, store: Store, paper: bool, failed: int) -> Path:
+    """Write the report on one experiment into its store; returns the page."""
+    from evenstream.report.formats import count
+    from evenstream.report.tables import Contents, collect_outcome, find_runs, write_tables
+
+    known = None
+    if paper:
+        from evenstream.paper.report import background
+
+        known = background(plan.experiment)
+    search = find_runs(run_folders(store))
+    outcome = collect_outcome(plan.experiment, search.runs, known)
+    lead = f"{count(len(outcome.runs), 'run')} in the store {store.root}, at all scales."
+    if failed:
+        lead += f" In the last sweep {count(failed, 'run')} failed; {plan.name}.csv says which."
+    contents = Contents(plan.experiment.title, lead, [outcome])
+    return write_tables(contents, store.root / "reports" / plan.experiment.name)
+
+
+def run_folders(store: Store) -> list[Path]:
+    """Where to search a store for runs."""
+    folder = store.root / "runs"
+    return [folder] if folder.is_dir() else []
