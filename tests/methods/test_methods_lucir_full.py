@@ -157,14 +157,14 @@ def test_the_loss_of_lucir_in_the_second_task():
 def test_the_last_relu_is_off_for_lucir_only_and_stays_off(tmp_path):
     x, y = images(12, side=8), [0, 1] * 6
     for method, signed in (("lucir-full", True), ("e2e", False)):
-        learner = small(method, ResNet(1, (1, 1, 1, 1), width=8), batch=6)
+        learner = small(method, ResNet((1, 8, 8), (1, 1, 1, 1), width=8), batch=6)
         learner.start_task(data=(x, y))
         learner.learn(x, y)
         learner.end_task((x, y))
         features, _ = plain_outputs(learner, torch.tensor(x))
         assert bool((features < 0).any()) == signed
         learner.save(tmp_path / method)
-        loaded = Learner.load(tmp_path / method, ResNet(1, (1, 1, 1, 1), width=8))
+        loaded = Learner.load(tmp_path / method, ResNet((1, 8, 8), (1, 1, 1, 1), width=8))
         assert torch.equal(loaded.scores(x), learner.scores(x))
         taught, _ = loaded.method.teacher.outputs(loaded.preprocess.plain(torch.tensor(x)))
         assert torch.equal(taught, features)

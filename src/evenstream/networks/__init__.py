@@ -7,9 +7,10 @@ Initial weights come from PyTorch's global random state, so seed it before `buil
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from evenstream.errors import InputError, UnknownName
 
@@ -25,12 +26,14 @@ class NetworkInfo:
 
     Attributes:
         description: One line for listings.
-        builder: Makes the network for an input shape (without the batch dimension).
+        where: Its class, as MODULE:CLASS in this folder; the first argument is an input's shape.
+        arguments: Further arguments of the class.
         min_side: Smallest image height and width; None if any shape will do.
     """
 
     description: str
-    builder: Callable[[tuple[int, ...]], FeatureExtractor]
+    where: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     min_side: int | None = None
 
     @property
@@ -50,77 +53,40 @@ class NetworkInfo:
         return len(input_shape) == 3 and min(input_shape[1:]) >= self.min_side
 
 
-def _mlp(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.mlp import MLP
-
-    return MLP(input_shape)
-
-
-def _mlp_norm(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.mlp_norm import NormMLP
-
-    return NormMLP(input_shape)
-
-
-def _convnet(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.convnet import ConvNet
-
-    return ConvNet(input_shape)
-
-
-def _resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.resnet import ResNet
-
-    return ResNet(input_shape[0])
-
-
-def _slim_resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.resnet import ResNet
-
-    return ResNet(input_shape[0], width=20)
-
-
-def _imagenet_resnet18(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.resnet import ImageNetResNet
-
-    return ImageNetResNet(input_shape[0])
-
-
-def _imagenet_resnet34(input_shape: tuple[int, ...]) -> FeatureExtractor:
-    from evenstream.networks.resnet import RESNET34, ImageNetResNet
-
-    return ImageNetResNet(input_shape[0], RESNET34)
-
-
 # A ResNet18 halves the map three times. From 9 pixels on, more than one pixel is left at the end,
 # without which BatchNorm cannot train on a batch of one. Those for ImageNet halve it five times;
 # they take 32 pixels, as the public code gives them, and leave the batch of one to the learner.
 NETWORKS: dict[str, NetworkInfo] = {
-    "mlp": NetworkInfo("two hidden layers of 100 units, for any input (100 features)", _mlp),
+    "mlp": NetworkInfo("two hidden layers of 100 units, for any input (100 features)", "mlp:MLP"),
     "mlp-norm": NetworkInfo(
-        "the same after normalising each column, for tables of any scale (100 features)", _mlp_norm
+        "the same after normalising each column, for tables of any scale (100 features)",
+        "mlp_norm:NormMLP",
     ),
     "convnet": NetworkInfo(
-        "three BatchNorm convolutions, for tiny images (128 features)", _convnet, min_side=8
+        "three BatchNorm convolutions, for tiny images (128 features)",
+        "convnet:ConvNet",
+        min_side=8,
     ),
     "resnet18": NetworkInfo(
         "CIFAR-style ResNet18 with a 3x3 stem, 11 million weights (512 features)",
-        _resnet18,
+        "resnet:ResNet",
         min_side=9,
     ),
     "slim-resnet18": NetworkInfo(
         "ResNet18 with 20 instead of 64 filters, 1.1 million weights (160 features)",
-        _slim_resnet18,
+        "resnet:ResNet",
+        {"width": 20},
         min_side=9,
     ),
     "resnet18-imagenet": NetworkInfo(
         "torchvision's ResNet18 for large images, 11 million weights (512 features)",
-        _imagenet_resnet18,
+        "resnet:ImageNetResNet",
         min_side=32,
     ),
     "resnet34": NetworkInfo(
         "torchvision's ResNet34 for large images, 21 million weights (512 features)",
-        _imagenet_resnet34,
+        "resnet:ImageNetResNet",
+        {"blocks": (3, 4, 6, 3)},
         min_side=32,
     ),
 }
@@ -143,4 +109,8 @@ def build(name: str, input_shape: tuple[int, ...]) -> FeatureExtractor:
     shape = tuple(int(size) for size in input_shape)
     if not info.fits(shape):
         raise InputError(f"network {name!r} takes {info.takes}, not inputs of shape {shape}")
-    return info.builder(shape)
+    module, _, cls = info.where.partition(":")
+    network: FeatureExtractor = getattr(import_module(f"{__name__}.{module}"), cls)(
+        shape, **info.arguments
+    )
+    return network

@@ -9,7 +9,6 @@ from evenstream.networks.base import FeatureExtractor
 from evenstream.networks.convolution import Convolution
 
 RESNET18 = (2, 2, 2, 2)
-RESNET34 = (3, 4, 6, 3)
 
 
 class BasicBlock(nn.Module):
@@ -42,17 +41,20 @@ class ResNet(FeatureExtractor):
     """A ResNet as CIFAR papers use it: 3x3 stem with stride 1, no max-pooling, four stages.
 
     Args:
-        channels: Channels of the images.
+        input_shape: Channels, height and width of the images.
         blocks: Blocks of each stage.
         width: Filters of the stem; the four stages have 1, 2, 4 and 8 times as many.
     """
 
     def __init__(
-        self, channels: int, blocks: tuple[int, int, int, int] = RESNET18, width: int = 64
+        self,
+        input_shape: tuple[int, ...],
+        blocks: tuple[int, int, int, int] = RESNET18,
+        width: int = 64,
     ) -> None:
         super().__init__()
         self.num_features = 8 * width
-        self.conv1 = Convolution(channels, width, 3)
+        self.conv1 = Convolution(input_shape[0], width, 3)
         self.bn1 = nn.BatchNorm2d(width)
         self.pool: nn.Module = nn.Identity()
         self.layer1 = _stage(blocks[0], width, width, stride=1)
@@ -89,9 +91,11 @@ class ImageNetResNet(ResNet):
     its files.
     """
 
-    def __init__(self, channels: int, blocks: tuple[int, int, int, int] = RESNET18) -> None:
-        super().__init__(channels, blocks)
-        self.conv1 = Convolution(channels, 64, 7, stride=2)
+    def __init__(
+        self, input_shape: tuple[int, ...], blocks: tuple[int, int, int, int] = RESNET18
+    ) -> None:
+        super().__init__(input_shape, blocks)
+        self.conv1 = Convolution(input_shape[0], 64, 7, stride=2)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
