@@ -11,7 +11,7 @@ import numpy as np
 from evenstream.checkpoint import read_checkpoint
 from evenstream.learner.persistence import fingerprint
 from evenstream.run.config import RunConfig
-from evenstream.run.events import read_events
+from evenstream.run.events import EventTail
 
 METRIC_TIMES = {"train_seconds", "eval_seconds", "train_seconds_after_task", "samples_per_second"}
 POSITION_TIMES = {"train_seconds", "eval_seconds", "seconds_after_task"}
@@ -53,6 +53,11 @@ def small_config(stream: Path | str, method: str = "er-las", **options: Any) -> 
 def names(folder: Path) -> list[str]:
     """What is in a folder, in order."""
     return sorted(path.name for path in folder.iterdir())
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    """All events of a run, in order."""
+    return EventTail(folder).read()
 
 
 def outcome(out: Path) -> dict[str, Any]:

@@ -21,6 +21,14 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", text.rpartition("/")[2])
 
 
+def as_path(text: str) -> Path | None:
+    """The path that is meant, or None for what looks like a name."""
+    if not text:
+        return None
+    path = Path(text).expanduser()
+    return path if path.suffix or len(path.parts) > 1 or path.exists() else None
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a crash leaves the old content or the new, never half of it."""
     with replacing(path) as temporary:

@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from generated_images import picture, save, truncated_jpeg
+from generated_images import picture, read_rows, save, truncated_jpeg
 
 from evenstream.data import Dataset
 from evenstream.data.images.image_files import ImageFiles
@@ -73,7 +73,7 @@ def test_take_and_path(files, tmp_path):
 
 
 def test_read_gives_the_rows_in_the_order_asked_for(files):
-    read = files.read(np.array([6, 2, 2]))
+    read = read_rows(files, np.array([6, 2, 2]))
     assert read.rows.tolist() == [6, 2, 2] and read.skipped == ()
     np.testing.assert_array_equal(read.x, array_of(7)[[6, 2, 2]])
 
@@ -81,15 +81,15 @@ def test_read_gives_the_rows_in_the_order_asked_for(files):
 def test_a_corrupt_file_stops_with_path_reason_and_what_to_do(with_corrupt, tmp_path):
     files = with_corrupt("stop")
     with pytest.raises(DataError, match=r"root/1\.jpg: .*truncated.*--corrupt skip"):
-        files.read(np.arange(5))
+        read_rows(files, np.arange(5))
     with pytest.raises(DataError, match=r"root/4\.jpg: there is no such file"):
-        files.read(np.array([0, 4]))
-    assert len(files.read(np.array([0, 2, 3])).x) == 3
+        read_rows(files, np.array([0, 4]))
+    assert len(read_rows(files, np.array([0, 2, 3])).x) == 3
 
 
 def test_a_corrupt_file_is_skipped_and_reported(with_corrupt, tmp_path):
     files = with_corrupt("skip")
-    read = files.read(np.array([3, 1, 4, 0]))
+    read = read_rows(files, np.array([3, 1, 4, 0]))
     assert read.rows.tolist() == [3, 0]
     np.testing.assert_array_equal(read.x, files[[3, 0]])
     first, second = read.skipped
@@ -98,7 +98,7 @@ def test_a_corrupt_file_is_skipped_and_reported(with_corrupt, tmp_path):
 
 
 def test_a_group_of_nothing_but_corrupt_files(with_corrupt):
-    read = with_corrupt("skip").read(np.array([1, 4]))
+    read = read_rows(with_corrupt("skip"), np.array([1, 4]))
     assert read.rows.shape == (0,) and read.x.shape == (0, 3, 8, 8) and len(read.skipped) == 2
 
 
@@ -127,7 +127,7 @@ def test_links_out_of_the_root_are_not_opened(tmp_path):
     (tmp_path / "root" / "folder").symlink_to(tmp_path / "outside")
     (tmp_path / "root" / "in.png").symlink_to("real.png")
     files = ImageFiles(tmp_path / "root", ["out.png", "folder/a.png", "in.png"], 8, "skip")
-    read = files.read(np.arange(3))
+    read = read_rows(files, np.arange(3))
     assert read.rows.tolist() == [2]
     assert all("leads out of" in reason for reason in read.skipped)
 
@@ -166,10 +166,9 @@ def test_a_data_set_does_not_open_its_files(tmp_path):
     missing = ImageFiles(tmp_path, ["a.png", "b.png"], 8)
     y = np.array([0, 1])
     lazy = Dataset("lazy", missing, y, missing, y, classes=["a", "b"])
-    assert lazy.is_lazy and lazy.is_image and lazy.input_shape == (3, 8, 8)
+    assert lazy.is_image and lazy.input_shape == (3, 8, 8)
     array = np.zeros((2, 3, 8, 8), dtype=np.uint8)
-    assert not Dataset("here", array, y, array, y, classes=["a", "b"]).is_lazy
-    assert Dataset("both", array, y, missing, y, classes=["a", "b"]).is_lazy
+    Dataset("both", array, y, missing, y, classes=["a", "b"])
 
 
 def test_a_data_set_checks_what_it_can(tmp_path):

@@ -124,6 +124,8 @@ def test_unknown_names_suggest_near_ones():
         load_dataset("cifar-10")
     with pytest.raises(UnknownName):
         verify("nothing")
+    with pytest.raises(UnknownName):
+        load_dataset("")  # not the current folder
 
 
 def test_missing_files_say_how_to_get_them(data_folder):

@@ -6,7 +6,7 @@ import json
 
 from evenstream.checkpoint import read_checkpoint
 from evenstream.learner.persistence import fingerprint
-from evenstream.run.events import read_events
+from small_runs import read_events
 from small_streams import class_stream, small
 
 

@@ -17,7 +17,7 @@ from evenstream.checkpoint import has_checkpoint
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.live import following
-from evenstream.run.events import read_events
+from small_runs import read_events
 from small_streams import feed, small
 
 

@@ -14,8 +14,8 @@ from evenstream.run.events import (
     cut_back,
     event_files,
     last_step,
-    read_events,
 )
+from small_runs import read_events
 
 
 def history(tasks):

@@ -14,10 +14,9 @@ from evenstream.interruption import Interrupted
 from evenstream.learner.persistence import fingerprint
 from evenstream.run import environment, preparation
 from evenstream.run.config import RunConfig
-from evenstream.run.events import read_events
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams.base import Batch
-from small_runs import StopAfter, outcome, save_images, save_table, small_config
+from small_runs import StopAfter, outcome, read_events, save_images, save_table, small_config
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from evenstream.errors import EvenstreamError
 from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
 from evenstream.run import runner
-from evenstream.run.events import read_events
 from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
-from small_runs import METRIC_TIMES, StopAfter, outcome, small_config
+from small_runs import METRIC_TIMES, StopAfter, outcome, read_events, small_config
 
 
 def run_with_stops(config, out, stops):

@@ -14,10 +14,9 @@ from evenstream.learner.learner import Learner
 from evenstream.methods import METHODS
 from evenstream.methods.er import ER
 from evenstream.run import environment, preparation
-from evenstream.run.events import read_events
 from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
-from small_runs import StopAfter, names, outcome, small_config
+from small_runs import StopAfter, names, outcome, read_events, small_config
 
 # ---- what a run leaves behind --------------------------------------------------------------------
 

@@ -17,6 +17,13 @@ SUPERCLASS_OF = [
 """CIFAR-100's superclass of each class."""
 
 
+def task_tests(stream, task):
+    """Test inputs and labels of one task, all at once."""
+    rows = stream.tasks[task].test
+    (read,) = stream.test_batches(rows, len(rows))
+    return read.x, [stream.dataset.classes[index] for index in stream.dataset.y_test[read.rows]]
+
+
 def numbered(counts, test_counts=None, classes=None, superclasses=None):
     """A table whose inputs are the sample's own number, so that it can be followed."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from stream_samples import SUPERCLASS_OF
+from stream_samples import SUPERCLASS_OF, task_tests
 
 import evenstream.data
 from evenstream.data import CoarseLabels, Dataset
@@ -303,7 +303,7 @@ def test_an_image_folder(tmp_path):
     assert stream.class_names() == [["a", "b"], ["c", "d"]] * 2
     (batch,) = stream.batches(0, 8)
     assert batch.x.shape == (8, 3, 4, 4)  # over the end of the stage, which nobody is told
-    x, labels = stream.test_set(1)
+    x, labels = task_tests(stream, 1)
     assert x.shape == (6, 3, 4, 4)
     assert sorted(labels) == ["c"] * 3 + ["d"] * 3
     with pytest.raises(InputError, match="by=rotation needs images in memory"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_samples import numbered, numbers
+from stream_samples import numbered, numbers, task_tests
 
 from evenstream.errors import InputError
 from evenstream.streams import Protocol, Stream, Task
@@ -31,7 +31,7 @@ def test_the_counts_of_the_paper(classes, per_class, tasks, steps, total, last):
         in_task = range(task * classes // tasks, (task + 1) * classes // tasks)
         assert stream.tasks[task].classes == tuple(in_task)
         assert stream.label_counts(task) == dict.fromkeys(in_task, per_class)
-        x, labels = stream.test_set(task)
+        x, labels = task_tests(stream, task)
         assert len(x) == 10 * classes // tasks
         assert set(labels) == set(in_task)
     everything = [number for task in range(len(stream)) for number in numbers(stream, task)]
@@ -78,7 +78,7 @@ def test_inputs_and_labels_belong_together():
         for step in stream.batches(task, 3):
             numbers = step.x[:, 0].tolist()
             assert step.labels == ["abcd"[of_number[number]] for number in numbers]
-    x, labels = stream.test_set(1)
+    x, labels = task_tests(stream, 1)
     assert set(labels) == {"c", "d"}
     assert len(x) == len(labels) == 10
 
@@ -123,7 +123,7 @@ def test_shuffled_mixes_the_classes_and_keeps_the_tests():
     assert all(len(joint.label_counts(task)) == 4 for task in range(2))
     assert min(joint.label_counts(0).values()) > 30  # 50 expected, hypergeometric
     for task in range(2):
-        assert stream.test_set(task)[1] == joint.test_set(task)[1]
+        assert task_tests(stream, task)[1] == task_tests(joint, task)[1]
         assert joint.tasks[task].classes == stream.tasks[task].classes
     assert numbers(joint, 0) == numbers(stream.shuffled(), 0)
     other = stream_of(stream.dataset, 2, seed=2).shuffled()

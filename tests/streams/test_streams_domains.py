@@ -10,6 +10,7 @@ from stream_samples import (
     counts,
     numbered,
     numbered_images,
+    task_tests,
     train_sizes,
     used_once,
 )  # fmt: skip
@@ -44,7 +45,7 @@ def test_the_counts_of_s_cifar100():
         assert set(fine.y_train[task.train]) == set(fine.y_test[task.test]) == set(group)
         assert set(task.classes) == {SUPERCLASS_OF[index] for index in group}
         assert len(task.test) == 500
-        assert set(stream.test_set(number)[1]) == set(task.classes)
+        assert set(task_tests(stream, number)[1]) == set(task.classes)
     by_cell = table(stream)
     assert (by_cell.sum(axis=0) == 500).all()  # each superclass in its five domains, in all
     distinct = (by_cell.sum(axis=2) > 0).sum(axis=1).tolist()
@@ -174,7 +175,7 @@ def test_rotated_images():
         for row in task.train:
             turned = np.rot90(dataset.x_train[row, 0], quarter)
             assert np.array_equal(stream.dataset.x_train[row, 0], turned)
-        x, labels = stream.test_set(quarter)
+        x, labels = task_tests(stream, quarter)
         assert np.array_equal(x, np.rot90(dataset.x_test, quarter, axes=(2, 3)))
         assert labels == dataset.y_test.tolist()
         assert task.classes == (0, 1, 2)

@@ -10,12 +10,11 @@ from evenstream.cli.main import main
 from evenstream.errors import InputError, UnknownName
 from evenstream.interruption import Interrupted
 from evenstream.run.config import RunConfig
-from evenstream.run.events import read_events
 from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
 from evenstream.track import Tracking, following, read_names
 from evenstream.track.tracker import Tracker
-from small_runs import StopAfter, save_table, small_config
+from small_runs import StopAfter, read_events, save_table, small_config
 
 
 @pytest.fixture(scope="module")

@@ -104,11 +104,6 @@ class Dataset:
         """Whether samples are images rather than rows of a table."""
         return self.x_train.ndim == 4
 
-    @property
-    def is_lazy(self) -> bool:
-        """Whether samples are decoded from files when asked for: read them with `read_in_order`."""
-        return isinstance(self.x_train, ImageFiles) or isinstance(self.x_test, ImageFiles)
-
     def _check_classes(self) -> None:
         if not self.classes:
             raise DataError(f"{self.name}: there are no classes")

@@ -22,6 +22,7 @@ from evenstream.data.npz import read_npz
 from evenstream.data.pins import FOLDER_PIN, read_record
 from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info
 from evenstream.errors import DataError, InputError
+from evenstream.files import as_path
 
 if TYPE_CHECKING:
     from evenstream.data.images.image_files import OnCorrupt
@@ -118,7 +119,7 @@ def load_dataset(
         "label": label,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    path = _as_path(name_or_path)
+    path = _path_of(name_or_path)
     if path is not None:
         return _load_path(path, seed, options)
     return _load_registered(dataset_info(str(name_or_path)), data_root(root), options)
@@ -183,15 +184,11 @@ def _file_paths(info: DatasetInfo, root: Path) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path is not None}
 
 
-def _as_path(name_or_path: str | Path) -> Path | None:
+def _path_of(name_or_path: str | Path) -> Path | None:
     """The path that is meant, or None for a registered name (or what looks like one)."""
     if isinstance(name_or_path, Path):
         return name_or_path.expanduser()
-    if name_or_path in DATASETS:
-        return None
-    path = Path(name_or_path).expanduser()
-    is_path = bool(path.suffix or len(path.parts) > 1 or path.exists())
-    return path if is_path else None
+    return None if name_or_path in DATASETS else as_path(name_or_path)
 
 
 def _row(info: DatasetInfo, root: Path) -> DatasetRow:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.errors import InputError
 from evenstream.slots.priors import pad_classes
 
 X, Y = "x", "y"
@@ -23,8 +22,6 @@ class Memory:
     """
 
     def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 0:
-            raise InputError(f"memory must be a whole number of samples, 0 or more, got {capacity}")
         self.capacity = capacity
         self.device = torch.device(device)
         self.seen = 0

@@ -35,7 +35,6 @@ class Randomness:
     """
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self.seed = seed
         self.augment, self.retrieve, self.reservoir, self.method = (
             make_generator(seed, name) for name in SOURCES
         )

@@ -59,6 +59,11 @@ def count(n: int, what: str) -> str:
     return f"{n:,} {what if n == 1 else plural}"
 
 
+def shorten(name: str, limit: int) -> str:
+    """Return a name that is cut if it has more characters than `limit`."""
+    return name if len(name) <= limit else name[: limit - 1] + "…"
+
+
 def common(values: Iterable[object]) -> str:
     """Return the value if all runs agree, else up to three of them; empty if there is none."""
     found = list(dict.fromkeys(str(value) for value in values if value not in (None, "")))

@@ -51,18 +51,6 @@ def event_files(folder: Path) -> list[Path]:
     return _full_files(folder) + ([current] if current.exists() else [])
 
 
-def read_events(folder: Path) -> list[dict[str, Any]]:
-    """All events of a run in order; a line cut by a crash ends the log."""
-    events: list[dict[str, Any]] = []
-    for file in event_files(folder):
-        for line in file.read_bytes().splitlines(keepends=True):
-            event = _parse(line)
-            if event is None:
-                return events
-            events.append(event)
-    return events
-
-
 class EventTail:
     """Reads what was added to a log since the last look, while a run goes on writing to it."""
 
@@ -70,7 +58,7 @@ class EventTail:
         self._folder, self._file, self._offset = folder, 0, 0
 
     def read(self) -> list[dict[str, Any]]:
-        """The new events; all of them again if the log was cut back."""
+        """The new whole events; all of them again if the log was cut back."""
         events: list[dict[str, Any]] = []
         try:
             files = event_files(self._folder)

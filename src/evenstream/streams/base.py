@@ -161,11 +161,6 @@ class Stream:
         wanted = (rows[first : first + size] for first in range(0, len(rows), size))
         return read_in_order(self.dataset.x_test, wanted)
 
-    def test_set(self, task: int) -> tuple[NDArray[Any], list[Label]]:
-        """Test inputs and labels of one task, all at once: for sets that fit into memory."""
-        (read,) = read_in_order(self.dataset.x_test, [self.tasks[task].test])
-        return read.x, self._labels(self.dataset.y_test[read.rows])
-
     def class_names(self) -> list[list[str]]:
         """Names of the classes of each task."""
         names = self.dataset.label_names

@@ -10,6 +10,7 @@ from typing import Any
 from evenstream.data.images.image_files import OnCorrupt
 from evenstream.data.registry import DATASETS
 from evenstream.errors import InputError, UnknownName
+from evenstream.files import as_path
 from evenstream.options_text import option_types, read_options, write_option, write_options
 from evenstream.streams.base import Protocol, Stream
 from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAMS
@@ -131,16 +132,8 @@ def _resolve(name: str) -> tuple[str, str | Path, Scenario]:
     prefixed = dash and prefix in SCENARIOS
     if prefixed and rest in DATASETS:
         return prefix + dash, rest, SCENARIOS[prefix]()
-    if prefixed and not Path(name).expanduser().exists() and (path := _as_path(rest)):
+    if prefixed and not Path(name).expanduser().exists() and (path := as_path(rest)):
         return prefix + dash, path, SCENARIOS[prefix]()
-    if path := _as_path(name):
+    if path := as_path(name):
         return "", path, ClassIncremental()
     raise UnknownName("stream", name, [*STREAMS, "PREFIX-DATASET", "PATH"])
-
-
-def _as_path(text: str) -> Path | None:
-    """The path that is meant, or None for what looks like a name."""
-    if not text:
-        return None
-    path = Path(text).expanduser()
-    return path if path.suffix or len(path.parts) > 1 or path.exists() else None

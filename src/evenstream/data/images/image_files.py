@@ -74,10 +74,6 @@ class ImageFiles:
         """Where an image is."""
         return self.root / os.fsdecode(self._names[row])
 
-    def read(self, rows: NDArray[np.int64]) -> Read:
-        """Decode rows; an unreadable file is refused or left out, as `on_corrupt` says."""
-        return self.collect(rows, map(self.load, rows.tolist()))
-
     def load(self, row: int) -> NDArray[np.uint8] | str:
         """Decode one image; if it is unreadable, its path and the reason."""
         path = self.path(row)

@@ -12,6 +12,7 @@ from evenstream.report.charts.bars import draw_share, share_top
 from evenstream.report.charts.canvas import Margins, add_axes, new_figure, settings
 from evenstream.report.charts.lines import draw_accuracy
 from evenstream.report.charts.style import DARK, LIGHT, Colours, colour, line_style, marker
+from evenstream.report.formats import shorten
 from evenstream.report.runs import load_runs
 from evenstream.report.series import Series, collect
 
@@ -49,7 +50,7 @@ def _draw(series: Sequence[Series], colours: Colours) -> Figure:
     """Draw the panels next to each other and a legend below them."""
     shares = [s for s in series if s.has_share]
     panels = 2 if shares else 1
-    names = [_shorten(s.name) for s in series]
+    names = [shorten(s.name, 48) for s in series]
     per_row = (_PANEL * panels - 40) // (max(map(len, names)) * 8 + 56)
     per_row = max(1, min(len(names) + 1, per_row))
     below = 62 + 22 * math.ceil((len(names) + 1) / per_row)
@@ -90,8 +91,3 @@ def _legend(
     for text in legend.get_texts():
         text.set_color(colours["ink"])
         text.set_parse_math(False)
-
-
-def _shorten(name: str, limit: int = 48) -> str:
-    """Cut a long name."""
-    return name if len(name) <= limit else name[: limit - 1] + "…"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from evenstream.report.charts.canvas import Margins, add_axes, new_figure, settings
 from evenstream.report.charts.style import DARK, LIGHT, Colours
 from evenstream.report.charts.ticks import round_ticks, task_axis
+from evenstream.report.formats import shorten
 from evenstream.streams.profile import Profile, profile
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _domains(ax: Axes, per_class: NDArray[Any], names: Sequence[str], colours: C
 def _class_axis(ax: Axes, names: Sequence[str]) -> None:
     """Name the rows, or number them where there is no room for names."""
     if len(names) <= _NAMED:
-        ax.set_yticks(range(len(names)), [_shorten(name) for name in names], parse_math=False)
+        ax.set_yticks(range(len(names)), [shorten(name, 15) for name in names], parse_math=False)
     else:
         round_ticks(ax.yaxis, 6)
         ax.set_ylabel("Class")
@@ -135,8 +136,3 @@ def _shades(colours: Colours) -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("heat", [colours["surface"], colours["heat"]])
-
-
-def _shorten(name: str, limit: int = 15) -> str:
-    """Cut a long name."""
-    return name if len(name) <= limit else name[: limit - 1] + "…"
