@@ -153,6 +153,7 @@ BAD_OPTIONS = [
     ({"optimizer": "adamm"}, "adam"),
     ({"seed": 1.5}, "seed"),
     ({"dtype": "float8"}, "float32"),
+    ({"dtype": "float16"}, "auto or one of float32, bfloat16$"),
     ({"device": "quantum"}, "device"),
     ({"scope": "some"}, "scope"),
     ({"scope": "all"}, "head_size"),

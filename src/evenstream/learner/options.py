@@ -11,7 +11,8 @@ import torch
 from evenstream.errors import InputError
 from evenstream.learner.optimizers import OPTIMIZERS
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+"""Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
 
 
 @dataclass(frozen=True)

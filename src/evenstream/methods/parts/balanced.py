@@ -21,9 +21,10 @@ def slots_per_class(
     """
     labels = labels.cpu()
     order = torch.randperm(len(labels), generator=generator)
+    excluded = set() if exclude is None else set(exclude.tolist())
     chosen = []
     for label, group in positions_by_class(labels, order):
-        if exclude is not None and bool((exclude.cpu() == label).any()):
+        if label in excluded:
             continue
         short = quota - len(group)
         if short > 0 and replacement:
