@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from live_samples import Numbered, fresh, outcome, stream
 
 from evenstream import Learner, follow
@@ -18,7 +19,7 @@ from evenstream.errors import EvenstreamError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.live import following
 from small_runs import read_events
-from small_streams import feed, small
+from small_streams import DIM, feed, small
 
 
 def test_following_is_learning_batch_by_batch(tmp_path):
@@ -180,6 +181,39 @@ def test_resuming_around_refused_batches_counts_them_once(tmp_path, at):
         follow(fresh(), failing(spoiled(stream()), at), tmp_path / "cut", refused="skip")
     follow(fresh(), spoiled(stream()), tmp_path / "cut", refused="skip")
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+ROWS = np.ones((2, DIM), np.float32)
+ODD = {
+    "labels of several kinds": lambda: (ROWS, ["bolt", ("gear", 2)]),
+    "labels that can be read once": lambda: (ROWS, (name for name in ["bolt", "nut"])),
+    "bad labels that can be read once": lambda: (ROWS, iter([0.5, 1.5])),
+    "an object as labels": lambda: (ROWS, object()),
+    "ragged inputs": lambda: ([[1.0, 2.0], [3.0]], ["bolt", "nut"]),
+    "a tensor with a gradient": lambda: (torch.ones(2, DIM, requires_grad=True), [1, 2]),
+    "bfloat16": lambda: (torch.ones(2, DIM, dtype=torch.bfloat16), [1, 2]),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_any_batch_may_be_the_last_before_a_resume(tmp_path, kind):
+    first, last = stream()[:2]
+    odd = [ODD[kind]() for _ in range(4)]  # made at once, so that each has an address of its own
+    follow(fresh(), [first, odd[0], last], tmp_path / "whole", refused="skip")
+    follow(fresh(), [first, odd[1]], tmp_path / "cut", refused="skip")
+    follow(fresh(), [first, odd[2], last], tmp_path / "cut", refused="skip")
+    cut, whole = outcome(tmp_path / "cut"), outcome(tmp_path / "whole")
+    assert (cut["learner"], cut["tally"]) == (whole["learner"], whole["tally"])
+    with pytest.raises(InputError, match="another batch 3 than the one that was learned"):
+        follow(fresh(), [first, last, odd[3]], tmp_path / "cut", refused="skip")
+
+
+def test_a_stream_that_cannot_say_where_it_is_has_nothing_learned_of_that_batch(tmp_path):
+    lost = Numbered(stream())
+    state, lost.state = lost.state, lambda: state() if lost.next < 3 else 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        follow(fresh(), lost, tmp_path / "out")
+    assert Learner.load(tmp_path / "out").step == 2
 
 
 def test_several_streams_by_name(tmp_path):

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
-
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
+from evenstream.learner.inputs import check_inputs
 from evenstream.learner.labels import label_to_json, plain_labels
 from evenstream.learner.learner import Learner
 from evenstream.learner.step import StepResult
@@ -160,12 +159,17 @@ class _Following:
             self.stop.unfinished = True
             if batch is _END:
                 return
-            if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
-                raise InputError(
-                    f"{self.name} must give pairs of inputs and labels, it gave a "
-                    f"{type(batch).__name__}"
-                )
-            yield batch[0], batch[1]
+            yield self._pair(batch)
+
+    def _pair(self, batch: Any) -> tuple[Any, Any]:
+        """The inputs and the labels of a batch, which may be looked at more than once."""
+        if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+            raise InputError(
+                f"{self.name} must give pairs of inputs and labels, it gave a "
+                f"{type(batch).__name__}"
+            )
+        x, labels = batch
+        return x, list(labels) if isinstance(labels, Iterator) else labels
 
     def _rest(self) -> Iterator[Any]:
         if self.resumable is not None:
@@ -179,7 +183,7 @@ class _Following:
         why = ""
         if number < self.place.batches:
             why = f"ended after {number} batches, but {self.place.batches} of it were"
-        elif number and _digest(last) != self.place.state:
+        elif number and _digest(*self._pair(last)) != self.place.state:
             why = f"has another batch {number} than the one that was"
         if why:
             raise InputError(
@@ -190,17 +194,18 @@ class _Following:
 
     def _take(self, x: Any, labels: Any, refused: Refused) -> StepResult | None:
         """Learn a batch; None if it was refused and skipped."""
+        state = self.resumable.state() if self.resumable else _digest(x, labels)
         waiting = sum(len(rows) for rows, _ in self.learner.pending)
         began = time.perf_counter()
         event: dict[str, Any] = {"stream": self.name}
         result = None
+        self.consistent = False
         try:
             values = plain_labels(labels)
-            self.consistent = False
             result = self.learner.learn(x, values)
         except EvenstreamError as error:
-            self.consistent = True  # a refused batch leaves no trace
             if refused == "stop":
+                self.consistent = True  # a refused batch leaves no trace
                 number = self.place.batches + 1
                 raise InputError(f"batch {number} of {self.name} was refused: {error}") from error
             self.tally.refused += 1
@@ -214,8 +219,8 @@ class _Following:
             event |= {"loss": result.loss, "accuracy": result.accuracy, "rows": result.rows}
         self.tally.batches += 1
         self.place.batches += 1
+        self.place.state = state
         self.tally.seconds += time.perf_counter() - began
-        self.place.state = self.resumable.state() if self.resumable else _digest((x, labels))
         self.consistent = self._unsaved = True
         self._log().write({"step": self.tally.batches, **event})
         return result
@@ -269,11 +274,24 @@ def _say_nothing(result: StepResult, tally: Tally) -> None:
     pass
 
 
-def _digest(batch: Any) -> str:
-    """Tells a batch from another; what is no plain array, by its text."""
+def _digest(x: Any, labels: Any) -> str:
+    """Tells a batch from another, by what a learner would see of it.
+
+    Inputs or labels that no learner takes are all alike: their text may differ each time, as that
+    of an object does, which has its address in it.
+    """
     digest = hashlib.sha256()
-    for part in batch:
-        array = np.asarray(part)
-        plain = array.dtype.kind in "biufU"
-        digest.update(np.ascontiguousarray(array).tobytes() if plain else repr(part).encode())
+    for read, part in ((_input_bytes, x), (_label_bytes, labels)):
+        try:
+            digest.update(read(part))
+        except InputError:
+            digest.update(b"refused")
     return digest.hexdigest()
+
+
+def _input_bytes(x: Any) -> bytes:
+    return check_inputs(x, None).numpy().tobytes()
+
+
+def _label_bytes(labels: Any) -> bytes:
+    return json.dumps([label_to_json(label) for label in plain_labels(labels)]).encode()
