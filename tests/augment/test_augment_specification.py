@@ -104,6 +104,15 @@ def test_statistics_for_other_channels(spec):
         preprocess.plain(images(c=1))
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 4, 5, 6)])
+@pytest.mark.parametrize("statistics", [(MEAN, None), (None, STD), (MEAN, STD)])
+def test_statistics_for_what_is_not_an_image(shape, statistics):
+    preprocess = Preprocess("none", *statistics)
+    for make in (preprocess.plain, lambda raw: preprocess.train(raw, rng())):
+        with pytest.raises(InputError, match=r"mean and std are for images.*mlp-norm"):
+            make(torch.zeros(shape))
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
 def test_other_types(dtype):
     for spec in ("none", "crop"):

@@ -125,7 +125,7 @@ def test_images_of_changing_size_and_type_through_one_object():
 @pytest.mark.parametrize("shape", [(4, 7), (5,), (2, 3, 4), (2, 3, 4, 5, 6)])
 def test_other_shapes_are_only_scaled(shape):
     raw = torch.randint(0, 256, shape, dtype=torch.uint8, generator=rng())
-    preprocess = Preprocess("none", MEAN, STD)
+    preprocess = Preprocess("none")
     for result in (preprocess.plain(raw), preprocess.train(raw, rng())):
         assert torch.equal(result, raw.float() / 255)
     floats = raw.float()

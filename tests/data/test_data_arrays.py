@@ -143,6 +143,8 @@ def test_mean_and_std_are_checked_against_the_channels():
     ]:
         with pytest.raises(DataError, match=complaint):
             from_arrays(x, LABELS, x, LABELS, mean=mean, std=std)
+    with pytest.raises(DataError, match="mean and std are for images; normalise a table yourself"):
+        from_arrays(table(), LABELS, mean=[0.5] * 3, std=[0.25] * 3)
 
 
 def dataset_parts(**changes):

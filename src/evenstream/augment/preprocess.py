@@ -24,7 +24,8 @@ class Preprocess:
 
     uint8 is scaled to [0, 1]; floating point is taken as it is. Images `(n, c, h, w)` are then
     normalised per channel and come out in channels-last memory format; inputs of other shapes are
-    only scaled. The raw batch is never changed, and the result never shares its memory.
+    only scaled, and refused if there is a `mean` or `std`. The raw batch is never changed, and the
+    result never shares its memory.
 
     Args:
         augment: What `train` does at random: "none", or parts joined by "+" (see `PARTS`), such as
@@ -143,7 +144,12 @@ class Preprocess:
                 f"way, not {height}x{width}; give larger images or a smaller size after '@'"
             )
         channels = self.mean or self.std
-        if raw.dim() == 4 and channels is not None and len(channels) != raw.shape[1]:
+        if raw.dim() != 4 and channels is not None:
+            raise InputError(
+                "mean and std are for images (n, channels, height, width), not for a batch of "
+                f"shape {tuple(raw.shape)}; normalise tables yourself, or use the network mlp-norm"
+            )
+        if channels is not None and len(channels) != raw.shape[1]:
             raise InputError(
                 f"mean and std are for {len(channels)} channels, but the images have {raw.shape[1]}"
             )

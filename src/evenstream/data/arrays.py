@@ -44,8 +44,8 @@ def from_arrays(
         name: What to call the data set.
         test_fraction: The share to set aside, 0.2 if not given.
         seed: Which samples are set aside.
-        mean: Per-channel mean to subtract, of images scaled to [0, 1].
-        std: Per-channel standard deviation to divide by.
+        mean: Per-channel mean to subtract, of images scaled to [0, 1]; refused for tables.
+        std: Per-channel standard deviation to divide by, likewise.
     """
     if (x_test is None) != (y_test is None):
         raise DataError(f"{name}: give both x_test and y_test, or neither")

@@ -132,6 +132,11 @@ class Dataset:
             raise DataError(f"{self.name}: give both mean and std, or neither")
         if self.mean is None or self.std is None:
             return
+        if not self.is_image:
+            raise DataError(
+                f"{self.name}: mean and std are for images; normalise a table yourself, or use "
+                "the network mlp-norm"
+            )
         channels = self.input_shape[0]
         if len(self.mean) != channels or len(self.std) != channels:
             raise DataError(
