@@ -131,6 +131,8 @@ def test_augmentation_of_what_is_no_image_is_refused():
     refused(learner, lambda: learner.learn(X4, Y4), InputError, "images")
     channels = small("er", mean=(0.5, 0.5), std=(1, 1))
     refused(channels, lambda: channels.learn(images(2), [0, 1]), InputError, "2 channels")
+    columns = small("er", mean=[0.5] * DIM, std=[1.0] * DIM)
+    refused(columns, lambda: columns.learn(X4, Y4), InputError, "mean and std are for images")
 
 
 # ---- options -------------------------------------------------------------------------------------
@@ -274,10 +276,26 @@ def test_not_finite_while_gathering_keeps_what_was_gathered():
     learner = small("er-las", bomb, accumulate=4)
     learner.learn(X4[:3], Y4[:3])
     bomb.armed = True
-    refused(learner, lambda: learner.learn(X4[3:], Y4[3:]), NonFiniteLoss)
-    refused(learner, learner.flush, NonFiniteLoss)
+    way_out = r"\(3\) stay gathered, and learner.discard\(\) drops them"
+    refused(learner, lambda: learner.learn(X4[3:], Y4[3:]), NonFiniteLoss, way_out)
+    refused(learner, learner.flush, NonFiniteLoss, way_out)
+    learner.start_task()
+    refused(learner, learner.end_task, NonFiniteLoss, way_out)
     bomb.armed = False
     assert learner.flush().rows == 3
+
+
+def test_gathered_rows_can_be_dropped():
+    learner, twin = small("er-las", Bomb(), accumulate=4), small("er-las", Bomb(), accumulate=4)
+    feed(learner, [(X4, Y4), (X4[:3], Y4[:3])])
+    learner.model.armed = True
+    refused(learner, learner.flush, NonFiniteLoss)
+    assert (learner.discard(), learner.discard()) == (3, 0)
+    text = refused(learner, lambda: learner.learn(X4, Y4), NonFiniteLoss)
+    assert "discard" not in text  # none were gathered before
+    learner.model.armed = False
+    assert learner.flush() is None
+    assert learner.fingerprint() == feed(twin, [(X4, Y4)]).fingerprint()
 
 
 @settings(max_examples=25)

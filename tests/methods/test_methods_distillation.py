@@ -310,11 +310,12 @@ def test_boundaries_are_needed_unless_the_teacher_is_an_average(name):
     assert not learner.needs and learner.method.teacher.known == 4
 
 
-def test_a_task_that_only_gathered_rows_leaves_nothing_to_distil():
+def test_a_task_whose_rows_were_dropped_leaves_nothing_to_distil():
     learner = small("lwf", accumulate=10)
     (x, labels), more = class_stream(1)[0], class_stream(4)
     learner.start_task()
     learner.learn(x, labels)
+    assert learner.discard() == 4
     learner.end_task()
     learner.start_task()
     feed(learner, more)

@@ -138,7 +138,51 @@ def test_boundaries_that_a_method_needs():
     learner.start_task()
     learner.learn(x, y)
     learner.end_task()
-    refused(learner, learner.flush, InputError, "start_task")
+    refused(learner, lambda: learner.learn(x, y), InputError, "start_task")
+
+
+def test_gathered_rows_are_learned_in_their_own_task():
+    learner, twin = small(Recorder(), accumulate=9), small(Recorder(), accumulate=9)
+    for each, last in ((learner, Learner.end_task), (twin, Learner.flush)):
+        each.start_task()
+        feed(each, class_stream(2))
+        last(each)
+    assert learner.step == 1 and not learner.pending
+    assert learner.method.calls[-2][0] == "stored" and learner.method.calls[-1][0] == "end"
+    twin.end_task()
+    assert learner.fingerprint() == twin.fingerprint()
+
+
+def test_labels_announced_for_a_task_do_not_have_to_be_in_the_next():
+    learner = small("er-las:prior=macro", accumulate=9)
+    x, _ = blobs(4)
+    for labels in (["a", "b"] * 2, ["c", "d"] * 2):
+        learner.start_task(dict.fromkeys(labels, 2))
+        learner.learn(x, labels)
+        learner.end_task()
+    assert (learner.step, learner.labels) == (2, ["a", "b", "c", "d"])
+
+
+@named
+@dataclass
+class Unending(ER):
+    """Its tasks never end."""
+
+    def on_task_end(self, learner, data):
+        learner.optimise(learner.network.head.weight.square().sum())
+        raise InputError("not yet")
+
+
+@pytest.mark.parametrize("options", OPTIMIZERS)
+def test_a_task_that_cannot_end_has_not_learned_the_gathered_rows(options):
+    learner = small(Unending(), Noisy(), accumulate=6, **options)
+    learner.start_task()
+    feed(learner, class_stream(3))  # one step, four rows wait
+    x, _ = blobs(2)
+    learner.learn(x[:1], ["new"])
+    assert len(learner.pending) == 2
+    refused(learner, lambda: learner.end_task((x, ["new", "newer"])), InputError, "not yet")
+    assert len(learner.pending) == 2 and learner.in_task
 
 
 @pytest.mark.parametrize(

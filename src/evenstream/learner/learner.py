@@ -389,7 +389,7 @@ class Learner:
             ) from error
 
     def _note_weights(self) -> None:
-        """Let the next step be undone by what fails after it: `learn_batch` expects nothing there."""
+        """Let the next step be undone by what fails after it, as `learn_batch` alone may not."""
         assert self.optimizer is not None
         own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
         for optimizer in (self.optimizer, *own):
