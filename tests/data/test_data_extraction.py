@@ -3,6 +3,7 @@
 import io
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -107,9 +108,15 @@ def test_an_encrypted_member_refuses_a_zip_file(tmp_path, folder):
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, folder):
     bomb = write_zip(tmp_path / "x.zip", {**GOOD, "zeros": bytes(80_000_000)})
-    with pytest.raises(AlteredFile, match="would unpack to more than"):
+    with pytest.raises(AlteredFile, match=r"would unpack to more than .*64 MiB and 20 times"):
         extract(bomb, folder)
     assert not folder.parent.exists()
+
+
+def test_the_documents_say_how_much_an_archive_may_hold():
+    document = Path(__file__).parents[2] / "docs" / "data.md"
+    limit = f"{extraction._ROOM >> 20} MiB and {extraction._RATIO} times its own size together"
+    assert limit in document.read_text(encoding="utf-8")
 
 
 def test_many_empty_files_are_a_bomb_as_well(tmp_path, folder, monkeypatch):

@@ -83,8 +83,8 @@ def _checked(archive: Path) -> Iterator[tuple[_Member, tuple[str, ...]]]:
         total += max(member.size, _LEAST_SIZE)
         if total > limit:
             raise AlteredFile(
-                f"{archive} is refused: it would unpack to more than {limit // 10**6} MB, "
-                f"{_RATIO} times its own size"
+                f"{archive} is refused: it would unpack to more than {limit // 10**6} MB, that is "
+                f"{_ROOM >> 20} MiB and {_RATIO} times its own size"
             )
         yield member, name.parts
 
