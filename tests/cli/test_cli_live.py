@@ -127,6 +127,20 @@ def test_a_file_that_has_grown_is_gone_on_with(learn):
     assert same("dir", "whole")
 
 
+def test_a_line_that_is_not_written_to_its_end_waits(learn):
+    whole = Path(write("whole.csv", *rows(20))).read_bytes()
+    half = whole[: whole.rindex(b"kind") + 3]  # "kin" would be a class
+    Path("log.csv").write_bytes(half)
+    waits = "its last line has no newline yet and waits for the next time"
+    for new in ("learned 19 rows of log.csv", "nothing new in log.csv: its 19 rows"):
+        status, out, _ = learn("--from", "log.csv")
+        assert status == 0 and new in out and waits in out
+    Path("log.csv").write_bytes(whole)
+    status, out, _ = learn("--from", "log.csv")
+    assert status == 0 and "learned 1 rows of log.csv" in out and waits not in out
+    assert sorted(metrics()["labels"]) == ["kind 0", "kind 1", "kind 2"]
+
+
 def test_a_bad_row_stops_there_and_the_mended_file_goes_on(learn):
     x, labels = rows()
     write("good.csv", x, labels)

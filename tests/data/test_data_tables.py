@@ -266,6 +266,45 @@ def test_a_csv_file_is_known_by_how_it_begins(table):
         other.close()
 
 
+def test_half_a_last_line_waits_for_the_rest(table):
+    lines = TABLE.splitlines(keepends=True)
+    reader = open_table(table("".join(lines[:2]) + "3.5,-4e2,d"))  # of dog
+    reader.may_grow = True
+    columns = Columns.choose("t", reader.names)
+    assert [label for _, label in reader.rows(columns)] == ["cat"]
+    place = reader.place()
+    assert reader.unfinished and place["bytes"] == len("".join(lines[:2]))
+    reader.close()
+    grown = open_table(table(TABLE))
+    grown.may_grow = True
+    assert grown.recognises(place)
+    grown.go_to(place)
+    assert [label for _, label in grown.rows(columns)] == ["dog", "cat", "dog"]
+    assert not grown.unfinished
+    grown.close()
+
+
+@pytest.mark.parametrize(
+    ("rest", "more"), [("", []), ("\n", []), ("\r\n5,6,cat\n", ["cat"]), ("og\n5,6,cat\n", None)]
+)
+def test_a_place_in_the_middle_of_a_line_is_refused(table, rest, more):
+    before = "a,b,label\n1,2,cat\n3.5,-4e2,d"
+    reader = open_table(table(before))
+    columns = Columns.choose("t", reader.names)
+    assert [label for _, label in reader.rows(columns)] == ["cat", "d"]  # the whole of it, as asked
+    place = reader.place()
+    reader.close()
+    grown = open_table(table(before + rest))
+    assert grown.recognises(place)
+    if more is None:
+        with pytest.raises(DataError, match=r"table.csv, line 3: it was read before all .*--again"):
+            grown.go_to(place)
+    else:
+        grown.go_to(place)
+        assert [label for _, label in grown.rows(columns)] == more
+    grown.close()
+
+
 # ---- Parquet ------------------------------------------------------------------------------------
 
 

@@ -59,15 +59,21 @@ def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) 
     after = Place(**metrics["streams"][name])
     new, skipped = after.samples - before.samples, after.notes.get("skipped", 0)
     if not after.samples:
-        raise DataError(f"{name} has no rows to learn from")
+        raise DataError(
+            f"{name} has no rows to learn from (a line of a CSV file counts when its newline is "
+            "written)"
+        )
+    line = "; its last line has no newline yet and waits for the next time"
+    waits = line if after.notes.get("unfinished") else ""
     if not new:
         return (
             f"nothing new in {name}: its {before.samples:,} rows were learned before "
-            "(--again learns them once more)"
+            f"(--again learns them once more){waits}"
         )
     accuracy = accuracy_text(metrics["prequential_accuracy"], metrics["recent_accuracy"])
     left_out = f", {skipped:,} rows skipped" if skipped else ""
+    classes = f"{len(metrics['labels'])} classes{waits}"
     return (
-        f"learned {new:,} rows of {name}{left_out}; {accuracy}; {len(metrics['labels'])} classes\n"
+        f"learned {new:,} rows of {name}{left_out}; {accuracy}; {classes}\n"
         f"saved in {folder}; `evenstream predict {shlex.quote(str(folder))} FILE` uses it"
     )

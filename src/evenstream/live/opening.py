@@ -86,6 +86,7 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
 def _open_table(reader: TableReader, name: str, known: Known, reading: Reading) -> Source:
     reader.skip_bad = reading.bad == "skip"
     reader.label_needed, reader.as_label = reading.label_needed, known.as_label
+    reader.may_grow = reading.label_needed and name != PIPE  # to be gone on with later
     try:
         columns = _columns(reader, known, reading)
         _, label = columns.places(reader.source, reader.names)

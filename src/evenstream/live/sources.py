@@ -84,7 +84,7 @@ class TableSource(Source):
     def state(self) -> dict[str, Any]:
         """The place in the file, and the columns for whoever goes on."""
         known = {"columns": asdict(self.columns), "skipped": self.reader.skipped}
-        return {**self.reader.place(), **known}
+        return {**self.reader.place(), **known, "unfinished": self.reader.unfinished}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on after such a place."""

@@ -73,6 +73,9 @@ class CsvReader(TableReader):
 
     def _text(self) -> Iterator[str]:
         for line in self._lines:
+            if self.may_grow and not line.endswith(b"\n"):
+                self.unfinished = True
+                return
             self.bytes, self.line = self.bytes + len(line), self.line + 1
             self.digest.update(line)
             try:
@@ -96,7 +99,16 @@ class CsvFile(CsvReader):
         return {"bytes": self.bytes, "line": self.line, "sha256": self.digest.hexdigest()}
 
     def go_to(self, place: Mapping[str, Any]) -> None:
-        """Go on after these bytes."""
+        """Go on after these bytes; `DataError` if only a part of a line is among them."""
+        self._file.seek(place["bytes"] - 1)
+        last, following = self._file.read(1), self._file.read(1)
+        if last != b"\n" and following not in (b"", b"\r", b"\n"):
+            raise DataError(
+                f"{self.source}, line {place['line']}: it was read before all of it was written, "
+                "so what was learned from it is not what it says. Write the rows below it, with "
+                "the header, to a file of their own and go on with that one, or learn all of it "
+                "again: with --again, or anew in another folder"
+            )
         self.digest = self._digest_of(place["bytes"])
         self.bytes, self.line = place["bytes"], place["line"]
         self._lines = iter(self._file)

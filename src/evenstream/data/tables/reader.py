@@ -30,7 +30,13 @@ class TableReader:
         skipped: rows left out so far.
         label_needed: whether a row must have a label; else it is None where there is none.
         as_label: makes a label of what the label's column holds; `ValueError` if it cannot.
+        may_grow: whether more may be written to the file: a last line of CSV without its newline
+            is then left where it is, because it may be half a row.
+        unfinished: whether there was such a line.
     """
+
+    may_grow = False
+    unfinished = False
 
     def __init__(self, source: str, names: Sequence[str]) -> None:
         self.source, self.names = source, [name.strip() for name in names]
