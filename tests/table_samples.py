@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenstream.report.tables import Background, Contents, Stated, collect_outcome, find_runs
-from evenstream.report.tables.layout import tables
+from evenstream.report.experiments import Background, Contents, Stated, collect_outcome, find_runs
+from evenstream.report.experiments.layout import tables
 from evenstream.run.config import RunConfig
 from evenstream.sweep.experiment import Cell, Experiment
 from evenstream.sweep.experiment_file import read_experiment

@@ -8,7 +8,7 @@ from evenstream.errors import UnknownName
 from evenstream.paper import experiments
 from evenstream.paper.catalogue import _notes
 from evenstream.paper.report import background, collect
-from evenstream.report.tables import write_tables
+from evenstream.report.experiments import write_tables
 from table_samples import write_run
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

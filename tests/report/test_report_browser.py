@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from evenstream.report.charts.style import DARK
-from evenstream.report.tables import (
+from evenstream.report.experiments import (
     Background,
     Contents,
     Stated,

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from evenstream.errors import InputError
-from evenstream.report.summary import pairs, render_table, summarise
+from evenstream.report.comparison.summary import pairs, render_table, summarise
 
 
 def run(method, seed, accuracy, forgetting=10.0, seconds=3.0, status="finished"):

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.errors import EvenstreamError
-from evenstream.report.tables import (
+from evenstream.report.experiments import (
     Contents,
     collect_outcome,
     write_tables,
 )
-from evenstream.report.tables.csv_file import outcome_csv
-from evenstream.report.tables.folder import MARK, write_folder
-from evenstream.report.tables.latex import escape as tex
-from evenstream.report.tables.latex import outcome_tex
-from evenstream.report.tables.layout import printed_table, tables
-from evenstream.report.tables.markdown import escape as markdown
-from evenstream.report.tables.markdown import outcome_text
-from evenstream.report.tables.page import page
-from evenstream.report.tables.wording import scale_words
+from evenstream.report.experiments.csv_file import outcome_csv
+from evenstream.report.experiments.folder import MARK, write_folder
+from evenstream.report.experiments.latex import escape as tex
+from evenstream.report.experiments.latex import outcome_tex
+from evenstream.report.experiments.layout import printed_table, tables
+from evenstream.report.experiments.markdown import escape as markdown
+from evenstream.report.experiments.markdown import outcome_text
+from evenstream.report.experiments.page import page
+from evenstream.report.experiments.wording import scale_words
 from table_samples import (
     CIFAR10,
     EXPERIMENT,

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.errors import DataError
-from evenstream.report.tables import (
+from evenstream.report.experiments import (
     Background,
     find_runs,
 )
-from evenstream.report.tables.background import distinct
-from evenstream.report.tables.csv_file import outcome_csv
-from evenstream.report.tables.layout import tables
-from evenstream.report.tables.metrics import metric_of, names_of, numbers
-from evenstream.report.tables.verdicts import compare
+from evenstream.report.experiments.background import distinct
+from evenstream.report.experiments.csv_file import outcome_csv
+from evenstream.report.experiments.layout import tables
+from evenstream.report.experiments.metrics import metric_of, names_of, numbers
+from evenstream.report.experiments.verdicts import compare
 from table_samples import (
     CIFAR10,
     EXPERIMENT,

@@ -3,13 +3,13 @@
 import json
 import re
 
-from evenstream.report.tables import (
+from evenstream.report.experiments import (
     Contents,
     collect_outcome,
     find_runs,
     write_tables,
 )
-from evenstream.report.tables.page import page
+from evenstream.report.experiments.page import page
 from table_samples import (
     CIFAR10,
     EXPERIMENT,

@@ -21,7 +21,7 @@ from evenstream.cli.sweep_commands import (
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 
 if TYPE_CHECKING:
-    from evenstream.report.tables import FoundRun
+    from evenstream.report.experiments import FoundRun
     from evenstream.run.config import RunConfig
     from evenstream.sweep.estimate import Estimate
     from evenstream.sweep.plan import Plan
@@ -79,7 +79,7 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
     from rich.table import Table
 
     from evenstream.paper import descriptions, experiments
-    from evenstream.report.tables import find_runs
+    from evenstream.report.experiments import find_runs
     from evenstream.sweep.estimate import Estimate, in_words
     from evenstream.sweep.plan import make_plan
     from evenstream.sweep.store import Store
@@ -133,8 +133,8 @@ def report(
         out: Folder for the report; must be new, empty or a report.
     """
     from evenstream.paper.report import collect
+    from evenstream.report.experiments import check_folder, write_tables
     from evenstream.report.formats import count
-    from evenstream.report.tables import check_folder, write_tables
 
     check_folder(out)
     usual = store == STORE and not store.exists()
@@ -164,7 +164,7 @@ def _print_some(problems: Sequence[str], limit: int = 10) -> None:
 
 def _ahead(plan: Plan, found: Sequence[FoundRun]) -> list[RunConfig]:
     """The runs of a plan that are not finished, on no device and from no weights that would do."""
-    from evenstream.report.tables import collect_outcome
+    from evenstream.report.experiments import collect_outcome
 
     outcome = collect_outcome(plan.experiment.at(plan.scale), found)
     done = outcome.cells.get(plan.scale, {})

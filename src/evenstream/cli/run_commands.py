@@ -196,7 +196,7 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
     )
 
     from evenstream.report import write_report
-    from evenstream.report.summary import render_table
+    from evenstream.report.comparison.summary import render_table
     from evenstream.run.compare import compare as run_all
     from evenstream.run.compare import online_statements, run_folder, write_summary
     from evenstream.run.folder import resume_command

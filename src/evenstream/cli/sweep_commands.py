@@ -162,8 +162,8 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
 
 def _write_report(plan: Plan, store: Store, paper: bool, failed: int) -> Path:
     """Write the report on one experiment into its store; returns the page."""
+    from evenstream.report.experiments import Contents, collect_outcome, find_runs, write_tables
     from evenstream.report.formats import count
-    from evenstream.report.tables import Contents, collect_outcome, find_runs, write_tables
 
     known = None
     if paper:

@@ -16,8 +16,7 @@ from evenstream.paper.catalogue import (
     printed_runs,
 )
 from evenstream.report.charts.bars import count_bars_svg
-from evenstream.report.html import labelled, lines, scroll
-from evenstream.report.tables import (
+from evenstream.report.experiments import (
     Background,
     Contents,
     Further,
@@ -26,6 +25,7 @@ from evenstream.report.tables import (
     collect_outcome,
     find_runs,
 )
+from evenstream.report.html import labelled, lines, scroll
 from evenstream.streams.profile import Profile, profile
 from evenstream.sweep.experiment import Cell, Experiment
 from evenstream.sweep.identity import canonical

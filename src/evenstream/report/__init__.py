@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from evenstream.report.charts.overview import save_overview_png
-from evenstream.report.page import write_report
+from evenstream.report.comparison.page import write_report
+from evenstream.report.comparison.summary import render_table, summarise
 from evenstream.report.runs import Run, load_runs
-from evenstream.report.summary import render_table, summarise
 
 __all__ = [
     "Run",

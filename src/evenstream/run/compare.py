@@ -123,7 +123,7 @@ def _make_or_finish(job: Job, stop: StopFlag) -> dict[str, Any]:
 
 def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
     """Sum up the finished runs into `summary.json`."""
-    from evenstream.report.summary import summarise
+    from evenstream.report.comparison.summary import summarise
 
     order = {method: index for index, method in enumerate(comparison.methods)}
     summary = summarise(sorted(_metrics(comparison, out), key=lambda run: order[run["method"]]))

@@ -1,0 +1,1 @@
+"""The report of a comparison: methods on one stream, in the terminal and on a page."""

@@ -1,0 +1,191 @@
+"""The sections with charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenstream.report.chart_pieces import NARROW, WIDE, number_table, share_charts, two_sizes
+from evenstream.report.charts.bars import share_fits
+from evenstream.report.charts.heatmap import matrix_size, matrix_svg
+from evenstream.report.charts.lines import accuracy_svg, online_svg, seconds_svg
+from evenstream.report.charts.strip import classes_per_column, strip_svg
+from evenstream.report.comparison.measures import AREA
+from evenstream.report.formats import common, plain
+from evenstream.report.html import breakable, escape, labelled, lines, scroll
+from evenstream.report.legend import legend, method_label, truth_item
+from evenstream.report.runs import Run, number
+from evenstream.report.series import Series
+
+_NAMED_CLASSES = 200  # beyond, the recall of each class is in metrics.json only
+
+
+def accuracy(series: Sequence[Series]) -> str:
+    """Show average accuracy after each task."""
+    several = any(len(s.seeds) > 1 for s in series)
+    band = "; the band is one standard deviation over seeds" if several else ""
+    caption = (
+        "Each point is the accuracy averaged over all tasks learned so far; a line that falls "
+        f"slowly has learned new tasks without losing the old ones{band}."
+    )
+    final = [(s, f"{plain(s.accuracy[-1])} %") for s in series]
+    label = (
+        "Line chart of average accuracy after each task. After the last task: "
+        f"{', '.join(f'{s.name} {value}' for s, value in final)}."
+    )
+    charts = two_sizes(lambda size, salt: accuracy_svg(series, size, salt), "accuracy", label)
+    columns = [(breakable(s.name), s.accuracy) for s in series]
+    table = number_table(columns, "Average accuracy after each task, in %.")
+    return _section(
+        "accuracy", "Accuracy after each task", caption,
+        legend(final, "After the last task"), charts + table,
+    )  # fmt: skip
+
+
+def online(series: Sequence[Series], runs: Sequence[Run]) -> str:
+    """Show the online accuracy over the steps."""
+    if not series:
+        return ""
+    measured = common(run.online.get("statement") for run in runs)
+    several = any(len(s.seeds) > 1 for s in series)
+    band = " The band is one standard deviation over seeds." if several else ""
+    caption = (
+        "Accuracy on the test samples of all classes observed so far, measured during training "
+        f"{escape(measured)}. A<sub>AUC</sub> is the area under the line.{band}"
+    )
+    areas = [(s, _area(s, runs)) for s in series]
+    label = (
+        "Line chart of online accuracy over training steps. Area under the curve: "
+        f"{', '.join(f'{s.name} {area}' for s, area in areas)}."
+    )
+    charts = two_sizes(lambda size, salt: online_svg(series, size, salt), "online", label)
+    key = legend(areas, "A_AUC")
+    return _section("online", "Accuracy while learning", caption, key, charts)
+
+
+def _area(series: Series, runs: Sequence[Run]) -> str:
+    """Return the mean A_AUC of a method."""
+    found = [number(run.metrics.get(AREA.key)) for run in runs if run.method == series.name]
+    known = [value for value in found if value is not None]
+    return f"{plain(sum(known) / len(known))} %" if known else "–"
+
+
+def recalls(series: Sequence[Series], classes: Sequence[str]) -> str:
+    """Show how many samples of each class are recognised at the end."""
+    if not series or not classes:
+        return ""
+    each = classes_per_column(len(classes))
+    shared = f" Each column is the mean of {each} neighbours." if each > 1 else ""
+    caption = (
+        "Each column is a class, in the order of the data set; the stronger the colour, the more "
+        f"of its test samples the finished model recognises.{shared}"
+    )
+    lowest = [(s, f"{plain(float(np.nanmin(s.recall)))} %") for s in series]
+    strips = []
+    for s in series:
+        label = f"Recall of each class by {s.name}; the lowest is {plain(np.nanmin(s.recall))} %."
+        svgs = "".join(
+            f'<div class="{kind}">'
+            f"{labelled(strip_svg(s.recall, width, f'recall{s.index}-{kind}'), label)}</div>"
+            for kind, (width, _) in (("wide", WIDE), ("narrow", NARROW))
+        )
+        strips.append(f'<div class="strip"><h3>{method_label(s)}</h3>{svgs}</div>')
+    table = ""
+    if len(classes) <= _NAMED_CLASSES:
+        columns = [(breakable(s.name), s.recall) for s in series]
+        table = number_table(columns, "Recall of each class, in %.", "Class", list(classes))
+    scale = '<p class="scale" aria-hidden="true">0 %<i></i>100 %</p>'
+    key = legend(lowest, "Lowest recall of a class") + scale
+    return _section("recalls", "Recall of each class", caption, key, lines(strips) + table)
+
+
+def matrices(series: Sequence[Series]) -> str:
+    """Show the accuracy matrix of each method as a heat map."""
+    n = series[0].n_tasks
+    width, _ = matrix_size(n)
+    least = min(width, max(300, n * 24 + 50)) if n <= 25 else min(width, 480)
+    style = f"width:max({least}px,min({round(1.25 * width)}px,100%))"
+    maps = [_map(s, style) for s in series]
+    caption = (
+        "Read a column from top to bottom to follow one task: its first number is the accuracy "
+        "right after learning it, and numbers that shrink further down show forgetting."
+    )
+    scale = '<p class="scale" aria-hidden="true">0 %<i></i>100 %</p>'
+    if least > NARROW[0]:
+        scale += '\n<p class="narrow quiet">Swipe a map sideways to see all tasks.</p>'
+    content = f'<div class="maps" style="--map:{width}px">\n{lines(maps)}\n</div>'
+    tall = len(maps) > 1 or width > WIDE[0]
+    return _section("matrices", "Accuracy on every task", caption, scale, content, tall=tall)
+
+
+def _map(series: Series, style: str) -> str:
+    """Return the heat map of one method, which scrolls where it does not fit."""
+    last = ", ".join(plain(v) for v in series.matrix[-1])
+    label = f"Heat map of the accuracy of {series.name}. Last row, tasks in order: {last} percent."
+    svg = labelled(matrix_svg(series, f"matrix{series.index}"), label)
+    svg = svg.replace("<svg ", f'<svg style="{style}" ', 1)
+    region = scroll(svg, f"Accuracy matrix of {series.name}")
+    return f'<div class="map"><h3>{method_label(series)}</h3>{region}</div>'
+
+
+def shares(series: Sequence[Series]) -> str:
+    """Show to which tasks the predictions go."""
+    if not series:
+        return ""
+    caption = (
+        "Bars show how many test samples the finished model assigns to the classes of each task, "
+        "and the dashed line how many really belong there; a last bar far above the line means "
+        "the model favours what it learned last."
+    )
+    final = [(s, f"{plain(100 * s.share[-1])} %") for s in series]
+    truth = 100 * series[0].truth
+    value = "" if np.isnan(truth[-1]) else f"{plain(truth[-1])} %"
+    label = (
+        f"Bar chart of predictions per task. Share on the last task"
+        f"{f' (true share {value})' if value else ''}: "
+        f"{', '.join(f'{s.name} {share}' for s, share in final)}."
+    )
+    columns = [(breakable(s.name), 100 * s.share) for s in series]
+    if not np.isnan(truth).all():
+        columns.append(("true share", truth))
+    table = number_table(columns, "Share of predictions on each task's classes, in %.")
+    return _section(
+        "shares", "Where the predictions go", caption,
+        legend(final, "Share on the last task", truth_item(value)),
+        share_charts(series, label) + table, tall=not share_fits(series, WIDE[0]),
+    )  # fmt: skip
+
+
+def seconds(series: Sequence[Series]) -> str:
+    """Show average accuracy against training time."""
+    if not series:
+        return ""
+    caption = (
+        "Each dot is the end of a task and the large marker the end of training: a marker further "
+        "up is more accurate, one further left took less time."
+    )
+    last = ", ".join(
+        f"{s.name} {plain(s.accuracy[-1])} % after {plain(s.seconds[-1])} seconds" for s in series
+    )
+    label = f"Average accuracy against training time. At the end: {last}."
+    charts = two_sizes(lambda size, salt: seconds_svg(series, size, salt), "seconds", label)
+    final = [(s, f"{plain(s.seconds[-1])} s") for s in series]
+    title = "Accuracy against training time"
+    return _section("seconds", title, caption, legend(final, "Training time in all"), charts)
+
+
+def _section(
+    name: str, title: str, caption: str, key: str, content: str, *, tall: bool = False
+) -> str:
+    """Return a card with caption and key on the left, or on top if the content is tall."""
+    return f"""<section class="card" aria-labelledby="{name}">
+<figure class="chart{" tall" if tall else ""}">
+<figcaption><h2 id="{name}">{title}</h2>
+<p>{caption}</p>
+{key}</figcaption>
+<div>
+{content}
+</div>
+</figure>
+</section>"""

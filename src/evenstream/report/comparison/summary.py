@@ -1,0 +1,156 @@
+"""Means over seeds, paired differences between methods, and both as terminal tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evenstream.errors import InputError
+from evenstream.report.comparison.measures import AREA, FURTHER, known
+from evenstream.report.formats import format_interval, format_spread, seconds_digits, verdict
+from evenstream.report.runs import number
+from evenstream.statistics import mean_std, paired_difference
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["pairs", "render_table", "summarise"]
+
+_UNKNOWN = {"mean": None, "std": None}
+_Seeds = Mapping[int, Mapping[str, Any]]
+"""The metrics of each seed of a method."""
+
+
+def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sum up runs over seeds and compare the methods seed by seed.
+
+    Args:
+        runs: the contents of the runs' `metrics.json`, in the order in which the methods are to
+            appear. Only those with the status "finished" count; a method without any is left out.
+
+    Returns:
+        A dictionary from method to its results, which can be written to JSON. `A_T`, `F_T` and
+        `train_seconds`, and `A_AUC` and the further measures if a run has them, each hold `mean`,
+        `std` (sample deviation) and `values` (one for each of the `seeds`). `minus` maps each
+        earlier method with a common seed to the paired difference from it: the common `seeds`,
+        and `mean`, `low` and `high` (the ends of the 95 % interval), `n` and `std` for `A_T`,
+        `F_T` and, if both have it, `A_AUC`. What is not defined is `None`.
+
+    Raises:
+        InputError: a seed of a method occurs twice.
+    """
+    groups: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for run in runs:
+        if run.get("status") != "finished":
+            continue
+        method, seed = str(run["method"]), int(run["seed"])
+        if seed in groups.setdefault(method, {}):
+            raise InputError(f"seed {seed} of {method!r} occurs more than once")
+        groups[method][seed] = run
+    summary: dict[str, Any] = {}
+    for method, seeds in groups.items():
+        minus = {earlier: _difference(seeds, groups[earlier]) for earlier in summary}
+        further = {m.key: _spread(seeds, m.key) for m in (AREA, *FURTHER)}
+        summary[method] = {
+            "A_T": _spread(seeds, "A_T"),
+            "F_T": _spread(seeds, "F_T"),
+            **{key: found for key, found in further.items() if found["mean"] is not None},
+            "seeds": list(seeds),
+            "train_seconds": _spread(seeds, "train_seconds"),
+            "minus": {earlier: found for earlier, found in minus.items() if found["seeds"]},
+        }
+    return summary
+
+
+def pairs(summary: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Return a summary's differences as (method, baseline, method minus baseline).
+
+    The last one is that of the last method from the one before it.
+    """
+    return [
+        (method, baseline, difference)
+        for method, entry in summary.items()
+        for baseline, difference in entry["minus"].items()
+    ]
+
+
+def render_table(summary: Mapping[str, Any]) -> list[Table]:
+    """Return the results table and, if two methods share a seed, the table of differences."""
+    tables = [_results_table(summary)]
+    if pairs(summary):
+        tables.append(_differences_table(summary))
+    return tables
+
+
+def _results_table(summary: Mapping[str, Any]) -> Table:
+    """Return a row for each method."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Results over seeds", title_justify="left")
+    table.add_column("Method", overflow="fold")
+    area = bool(known((AREA,), summary))
+    headings = ["A_T %\nhigher\nis better", "F_T points\nlower\nis better", "Seeds", "Seconds"]
+    if area:
+        headings.insert(1, "A_AUC %\nhigher\nis better")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, entry in summary.items():
+        table.add_row(
+            Text(name),
+            format_spread(entry["A_T"]),
+            *([format_spread(entry.get(AREA.key, _UNKNOWN))] if area else []),
+            format_spread(entry["F_T"]),
+            str(len(entry["seeds"])),
+            format_spread(entry["train_seconds"], seconds_digits(entry)),
+        )
+    return table
+
+
+def _differences_table(summary: Mapping[str, Any]) -> Table:
+    """Return a row for each pair of methods."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = "Paired differences on the same seeds, with 95 % intervals"
+    table = Table(title=title, title_justify="left", show_lines=True)
+    table.add_column("Pair", overflow="fold")
+    for heading in ("A_T", "F_T", "Seeds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("In words", min_width=10, max_width=13)
+    for method, baseline, difference in pairs(summary):
+        table.add_row(
+            Text(f"{method}\nminus {baseline}"),
+            Text(format_interval(difference["A_T"]).replace(" [", "\n[")),
+            Text(format_interval(difference["F_T"]).replace(" [", "\n[")),
+            str(len(difference["seeds"])),
+            verdict(difference["A_T"]),
+        )
+    return table
+
+
+def _spread(seeds: _Seeds, key: str) -> dict[str, Any]:
+    """Return mean, deviation and values of a result over seeds."""
+    values = [number(run.get(key)) for run in seeds.values()]
+    known = [value for value in values if value is not None]
+    mean, std = mean_std(known) if known else (None, None)
+    return {"mean": mean, "std": std, "values": values}
+
+
+def _difference(later: _Seeds, earlier: _Seeds) -> dict[str, Any]:
+    """Return the differences on the common seeds."""
+    seeds = [seed for seed in later if seed in earlier]
+    both = [(later[seed], earlier[seed]) for seed in seeds]
+    found = {key: _interval(both, key) for key in ("A_T", "F_T", AREA.key)}
+    if found[AREA.key] is None:
+        del found[AREA.key]
+    return {"seeds": seeds, **found}
+
+
+def _interval(
+    runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], key: str
+) -> dict[str, Any] | None:
+    """Return the mean difference with its interval; `None` if no pair has both results."""
+    both = [(number(a.get(key)), number(b.get(key))) for a, b in runs]
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    return paired_difference(*zip(*known, strict=True)).as_dict() if known else None

@@ -1,0 +1,102 @@
+"""What a report of tables is made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evenstream.report.experiments.found import FoundRun, Search
+from evenstream.report.experiments.outcome import Outcome
+from evenstream.report.experiments.table import Table
+from evenstream.report.experiments.verdicts import SIGNS
+from evenstream.report.formats import count
+
+
+@dataclass(frozen=True)
+class Further:
+    """Something that needs no runs."""
+
+    name: str
+    title: str
+    text: str
+    table: Table | None = None
+    html: str = ""
+    """Figures, for the page only."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """An experiment in a line."""
+
+    name: str
+    title: str
+    scales: str
+    cells: str
+    runs: int
+    verdicts: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything that a report shows."""
+
+    title: str
+    lead: str
+    outcomes: Sequence[Outcome]
+    search: Search = field(default_factory=Search)
+    unplaced: Sequence[FoundRun] = ()
+    """Runs that belong to no cell."""
+    further: Sequence[Further] = ()
+
+    @property
+    def with_runs(self) -> list[Outcome]:
+        """Experiments that have any run."""
+        return [outcome for outcome in self.outcomes if outcome.cells]
+
+    @property
+    def without_runs(self) -> list[Outcome]:
+        """Experiments that have none."""
+        return [outcome for outcome in self.outcomes if not outcome.cells]
+
+    @property
+    def compared(self) -> bool:
+        """Whether any number in print is beside ours."""
+        return any(each.comparisons for outcome in self.with_runs for each in outcome.measured)
+
+    def overview(self) -> list[Row]:
+        """A line for each experiment with runs."""
+        return [_row(outcome) for outcome in self.with_runs]
+
+    def remarks(self) -> list[str]:
+        """How many runs are in no table, and why."""
+        found = [
+            (self.search.unfinished, "not finished"),
+            (self.search.copies, "there more than once, each counted once"),
+        ]
+        return [f"{count(number, 'run')} {why}" for number, why in found if number]
+
+
+def _row(outcome: Outcome) -> Row:
+    experiment = outcome.experiment
+    counts = Counter(
+        (each.scale, comparison.verdict)
+        for each in outcome.measured
+        for comparison in each.comparisons
+    )
+    parts = [
+        f"{SIGNS[verdict]} {number} {verdict}"
+        + ("" if scale == experiment.base else f" at {scale}")
+        for (scale, verdict), number in counts.items()
+    ]
+    return Row(
+        experiment.name,
+        experiment.title,
+        ", ".join(outcome.cells),
+        ", ".join(
+            f"{len(cells)}/{len(experiment.cells(scale))}" for scale, cells in outcome.cells.items()
+        ),
+        len(outcome.runs),
+        "; ".join(parts) or "–",
+    )

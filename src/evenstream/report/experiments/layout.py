@@ -1,0 +1,235 @@
+"""The tables of an outcome as rows of text; every kind of file writes the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from evenstream.report.experiments.metrics import Metric, metric_of
+from evenstream.report.experiments.outcome import Gain, Measured, Outcome
+from evenstream.report.experiments.pivot import pivot
+from evenstream.report.experiments.table import Table, all_cells
+from evenstream.report.experiments.verdicts import Comparison
+from evenstream.report.experiments.wording import (
+    commits,
+    key_words,
+    machines,
+    metric_text,
+    range_text,
+    scale_words,
+    stated_text,
+    varying_keys,
+    weights,
+)
+from evenstream.report.formats import count, format_interval, format_spread, plain, signed
+from evenstream.sweep.estimate import in_words
+from evenstream.sweep.experiment import Cell
+
+_MOVABLE = ("weights", "machine", "commit", "metric", "seeds")
+"""Columns that are said once, above the table, where all rows have the same."""
+
+
+def tables(outcome: Outcome) -> list[Table]:
+    """All tables of an outcome at each scale: results, gains, then all about every cell."""
+    found = []
+    for scale in outcome.cells:
+        measured = [each for each in outcome.measured if each.scale == scale]
+        gains = [each for each in outcome.gains if each.scale == scale]
+        found += [pivot(outcome, scale, measured)] if measured else []
+        found += [_gains(outcome, scale, gains)] if gains else []
+        for key in outcome.experiment.baseline:
+            own = [each for each in outcome.differences if (each.scale, each.key) == (scale, key)]
+            found += [_differences(outcome, scale, own)] if own else []
+        found += [_list(outcome, scale, measured)] if measured else []
+    return found
+
+
+def printed_table(outcome: Outcome) -> Table | None:
+    """The numbers in print for what was not run; None if there are none."""
+    entries = outcome.not_run()
+    if not entries:
+        return None
+    varying, fixed = varying_keys(cell for cell, _, _ in entries)
+    several = any(len(stated) > 1 for _, _, stated in entries)
+    rows = [
+        {
+            **_keys(cell, varying),
+            "metric": metric,
+            outcome.background.by: " or ".join(stated_text(s, source=several) for s in stated),
+        }
+        for cell, metric, stated in entries
+    ]
+    metrics = [metric_of(metric) for _, metric, _ in entries]
+    title = f"Printed by {outcome.background.by}, not run yet"
+    return _table(title, "", all_cells(fixed), metrics, rows, varying)
+
+
+def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
+    """A row for each cell and metric, with how sure and how it was made."""
+    varying, fixed = varying_keys(each.cell for each in measured)
+    beside = any(each.comparisons for each in measured)
+    started = any(run.config.weights_sha256 for each in measured for run in each.runs.values())
+    rows = [
+        {
+            **_keys(each.cell, varying),
+            "metric": each.metric.name,
+            "ours": format_spread(each.interval.as_dict(), each.metric.digits),
+            "seeds": str(len(each.values)),
+            "95 % interval": range_text(each.interval, each.metric.digits),
+            **(_beside(outcome, each) if beside else {}),
+            "time a run": "–" if each.seconds is None else in_words(each.seconds),
+            **({"weights": weights(each.runs.values())} if started else {}),
+            "machine": machines(each.runs.values()),
+            "commit": commits(each.runs.values()),
+        }
+        for each in measured
+    ]
+    verdicts = [{comparison.verdict for comparison in each.comparisons} for each in measured]
+    marks = ["".join(found) if len(found) == 1 else "" for found in verdicts]
+    metrics = [each.metric for each in measured]
+    words = scale_words(outcome, scale)
+    caption = all_cells(fixed)
+    if outcome.background.by and not beside:
+        caption = f"{outcome.background.by.capitalize()} prints nothing for these cells. {caption}"
+    found = _table("Every cell", words, caption, metrics, rows, varying, marks)
+    return replace(found, kind="detail", made=_made(measured, found.columns))
+
+
+def _made(measured: Sequence[Measured], columns: Sequence[str]) -> str:
+    """The columns about how runs were made in a few sentences; those that are still columns."""
+    seconds = [each.seconds for each in measured if each.seconds is not None]
+    ends = dict.fromkeys(in_words(end) for end in (min(seconds), max(seconds))) if seconds else ()
+    runs = [run for each in measured for run in each.runs.values()]
+    words = {
+        "time a run": " to ".join(ends), "machine": machines(runs), "commit": commits(runs)
+    }  # fmt: skip
+    return " ".join(
+        f"{name.capitalize()}: {text}." for name, text in words.items() if name in columns and text
+    )
+
+
+def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
+    """The columns of the numbers in print."""
+    by = outcome.background.by
+    if not each.comparisons:
+        return {by: "–", "difference": "–", "verdict": "– not printed"}
+    several = len(each.comparisons) > 1
+    label = "" if each.scale == outcome.experiment.base else f" (at {each.scale})"
+    return {
+        by: " or ".join(stated_text(c.stated, source=several) for c in each.comparisons),
+        "difference": " or ".join(_difference(c, each.metric) for c in each.comparisons),
+        "verdict": " or ".join(dict.fromkeys(c.text for c in each.comparisons)) + label,
+    }
+
+
+def _difference(comparison: Comparison, metric: Metric) -> str:
+    """Ours minus the printed number, with the interval if there is one."""
+    if comparison.interval is None:
+        return signed(comparison.difference, metric.digits)
+    return format_interval(comparison.interval.as_dict(), metric.digits)
+
+
+def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
+    by, beside = outcome.background.by, any(each.stated for each in gains)
+    varying, fixed = varying_keys(each.cell for each in gains)
+    varying = varying if "method" in varying else ["method", *varying]
+    fixed.pop("method", None)
+    rows = [
+        {
+            **_keys(each.cell, varying),
+            "metric": each.metric.name,
+            "without LAS": plain(each.means[0], each.metric.digits),
+            "with LAS": plain(each.means[1], each.metric.digits),
+            "gain": format_interval(each.interval.as_dict(), each.metric.digits),
+            "seeds": str(len(each.seeds)),
+            "in words": each.words,
+            **({f"gain in {by}": _stated_gain(each)} if beside else {}),
+        }
+        for each in gains
+    ]
+    metrics = [each.metric for each in gains]
+    caption = (
+        "LAS minus the same without it, paired by seed (of the same device, precision and "
+        f"weights), with the 95 % interval of the mean difference. {all_cells(fixed)}"
+    )
+    words = scale_words(outcome, scale)
+    return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)
+
+
+def _differences(outcome: Outcome, scale: str, found: Sequence[Gain]) -> Table:
+    """Cells against those with the baseline's value of one key."""
+    key = found[0].key
+    base = key_words(key, outcome.experiment.baseline[key])
+    varying, fixed = varying_keys(each.cell for each in found)
+    varying = varying if key in varying else [key, *varying]
+    fixed.pop(key, None)
+    rows = [
+        {
+            **_keys(each.cell, varying),
+            "metric": each.metric.name,
+            base: plain(each.means[0], each.metric.digits),
+            "this": plain(each.means[1], each.metric.digits),
+            "difference": format_interval(each.interval.as_dict(), each.metric.digits),
+            "seeds": str(len(each.seeds)),
+            "in words": each.words,
+        }
+        for each in found
+    ]
+    caption = (
+        f"Each cell minus the same with {base}, paired by seed, with the 95 % interval of the mean "
+        f"difference. {all_cells(fixed)}"
+    )
+    words, metrics = scale_words(outcome, scale), [each.metric for each in found]
+    return _table(f"Compared with {base}", words, caption.strip(), metrics, rows, varying)
+
+
+def _stated_gain(gain: Gain) -> str:
+    if not gain.stated:
+        return "–"
+    several = len(gain.stated) > 1
+    return " or ".join(
+        signed(each.mean, each.decimals) + (f" ({each.source})" if several else "")
+        for each in gain.stated
+    )
+
+
+def _keys(cell: Cell, varying: Iterable[str]) -> dict[str, str]:
+    return {key: str(cell[key]) for key in varying}
+
+
+def _table(
+    title: str,
+    scale: str,
+    caption: str,
+    metrics: Iterable[Metric],
+    rows: Sequence[Mapping[str, str]],
+    varying: Sequence[str],
+    marks: Sequence[str] = (),
+) -> Table:
+    """Bring rows into columns; what all rows have in common goes into the caption."""
+    columns = list(rows[0])
+    said = [caption] if caption else []
+    said += [f"{metric_text(metric)}." for metric in dict.fromkeys(metrics)]
+    for name in _MOVABLE:
+        values = {row[name] for row in rows if name in row}
+        if len(values) == 1:
+            columns.remove(name)
+            (value,) = values
+            if name == "seeds":
+                said.append(f"{count(int(value), 'seed')} each.")
+            elif name != "metric":
+                said.append(f"{name.capitalize()}: {value}.")
+    return Table(
+        title,
+        scale,
+        " ".join(said),
+        tuple(columns),
+        tuple(tuple(row[name] for name in columns) for row in rows),
+        tuple(marks),
+        frozenset(
+            place
+            for place, name in enumerate(columns)
+            if name in (*varying, "metric", "verdict", "in words", "weights", "machine", "commit")
+        ),
+        sum(name in (*varying, "metric") for name in columns),
+    )

@@ -1,0 +1,49 @@
+"""Tables as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from evenstream.report.experiments.layout import printed_table, tables
+from evenstream.report.experiments.outcome import Outcome
+from evenstream.report.experiments.table import Table
+from evenstream.report.experiments.verdicts import RULE
+
+
+def escape(text: object) -> str:
+    """Text that Markdown shows as it is."""
+    line = " ".join(str(text).split())
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", line)
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """The file of one experiment."""
+    experiment, background = outcome.experiment, outcome.background
+    source = f" ({escape(experiment.source)})" if experiment.source else ""
+    parts = [f"# {escape(experiment.name)}: {escape(experiment.title)}{source}"]
+    parts += [table_text(table) for table in tables(outcome)]
+    if any(each.comparisons for each in outcome.measured):
+        parts.append(f"{escape(RULE)}")
+    parts += ["\n".join(f"- {escape(note)}" for note in background.notes)]
+    printed = printed_table(outcome)
+    if printed is not None:
+        parts.append(table_text(printed))
+    if background.command:
+        parts.append(f"`{background.command}` makes the runs that are missing.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def lines_of(columns: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[int]) -> str:
+    """The lines of a table; its cells are escaped already."""
+    rules = [":--" if place in left else "--:" for place in range(len(columns))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rules, *rows))
+
+
+def table_text(table: Table) -> str:
+    """A table under its title."""
+    scale = f", at scale {table.scale}" if table.scale else ""
+    rows = [[escape(cell) for cell in row] for row in table.rows]
+    lines = lines_of([escape(name) for name in table.columns], rows, table.left)
+    parts = [f"## {table.title}{escape(scale)}", escape(table.caption), lines]
+    return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,288 @@
+"""What came of an experiment: the runs of each cell, their numbers, and the gains of LAS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from statistics import fmean
+
+from evenstream.report.experiments.background import Background, Stated, distinct
+from evenstream.report.experiments.found import HOW, FoundRun
+from evenstream.report.experiments.metrics import Metric, metric_of, names_of, numbers
+from evenstream.report.experiments.verdicts import SIGNS, Comparison, compare, judge
+from evenstream.statistics import Interval, mean_interval, paired_difference
+from evenstream.sweep.experiment import Cell, Experiment, Value
+from evenstream.sweep.identity import run_key
+
+Seeds = Mapping[int, FoundRun]
+"""The runs of a cell."""
+
+_RATIO, _RATIO_TO = "train_seconds_ratio", "er-las"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The seeds of one cell, at one scale, in one metric."""
+
+    scale: str
+    cell: Cell
+    metric: Metric
+    values: Mapping[int, float]
+    """By seed."""
+    runs: Seeds
+    stated: tuple[Stated, ...] = ()
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Mean, deviation and the interval of the mean."""
+        return mean_interval(list(self.values.values()))
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Ours beside each number in print."""
+        return [compare(list(self.values.values()), each, self.metric) for each in self.stated]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a run took on average, evaluations included."""
+        known = [run.seconds for run in self.runs.values() if run.seconds is not None]
+        return fmean(known) if known else None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A cell against another, say a method with LAS against the same without, seed by seed.
+
+    Only seeds whose two runs were computed on the same kind of device, in the same precision and
+    from the same weights: otherwise the difference would be taken for a gain.
+    """
+
+    scale: str
+    cell: Cell
+    """The one with LAS."""
+    without: Cell
+    key: str
+    """What else the two differ in than LAS, if anything."""
+    metric: Metric
+    seeds: tuple[int, ...]
+    runs: Sequence[FoundRun]
+    means: tuple[float, float]
+    """Without and with LAS, over these seeds."""
+    interval: Interval
+    stated: tuple[Stated, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Whether the gain is more than luck with the seeds."""
+        verdict = judge(self.interval, self.metric)
+        who = "LAS " if verdict in ("better", "worse") and not self.key else ""
+        return f"{SIGNS[verdict]} {who}{verdict}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An experiment with the runs that were found for it."""
+
+    experiment: Experiment
+    background: Background
+    cells: Mapping[str, Mapping[Cell, Seeds]]
+    """By scale; only cells with runs, in the experiment's order."""
+
+    @property
+    def runs(self) -> list[FoundRun]:
+        """All runs, each once."""
+        every = (run for cells in self.cells.values() for seeds in cells.values()
+                 for run in seeds.values())  # fmt: skip
+        return list({run.key: run for run in every}.values())
+
+    @cached_property
+    def measured(self) -> list[Measured]:
+        """The numbers of all cells that have any."""
+        return [found for scale in self.cells for found in self._at(scale)]
+
+    def _at(self, scale: str) -> Iterator[Measured]:
+        for cell, seeds in self.cells[scale].items():
+            stated = self.background.stated(cell, scale)
+            for name, values in self._values(scale, cell, seeds).items():
+                runs = {seed: seeds[seed] for seed in values}
+                printed = tuple(distinct(stated.get(name, ())))
+                yield Measured(scale, cell, metric_of(name), values, runs, printed)
+
+    def _values(self, scale: str, cell: Cell, seeds: Seeds) -> dict[str, dict[int, float]]:
+        """By metric and seed."""
+        found: dict[str, dict[int, float]] = {}
+        for metric in self.experiment.metrics:
+            for seed, run in seeds.items():
+                for name, value in numbers(metric, run.run.metrics).items():
+                    found.setdefault(name, {})[seed] = value
+        if "train_seconds" in found:
+            ratios = self._ratios(scale, cell, seeds)
+            found |= {_RATIO: ratios} if ratios else {}
+        return found
+
+    def _ratios(self, scale: str, cell: Cell, seeds: Seeds) -> dict[int, float]:
+        """Training time over that of ER-LAS, seed by seed; only if all on one kind of machine."""
+        other = self.cells[scale].get(_counterpart(cell, "method", _RATIO_TO) or cell, {})
+        found = {}
+        for seed, run in seeds.items():
+            same = seed in other and other[seed].machine == run.machine
+            if same and run.one_machine:
+                time, base = (
+                    numbers("train_seconds", each.run.metrics) for each in (run, other[seed])
+                )
+                if time and base.get("train_seconds"):
+                    found[seed] = time["train_seconds"] / base["train_seconds"]
+        return found
+
+    @cached_property
+    def gains(self) -> list[Gain]:
+        """LAS against the same method without it."""
+        return self._paired(_without_las)
+
+    @cached_property
+    def differences(self) -> list[Gain]:
+        """Cells against those that have the experiment's baseline instead and are else the same."""
+        return [
+            found
+            for key, value in self.experiment.baseline.items()
+            for found in self._paired(partial(_counterpart, key=key, value=value), key)
+        ]
+
+    def _paired(self, counterpart: Callable[[Cell], Cell | None], key: str = "") -> list[Gain]:
+        """Cells against their counterparts, in all metrics that say which is better."""
+        by_cell = {(each.scale, each.cell, each.metric.name): each for each in self.measured}
+        found = []
+        for later in self.measured:
+            without = counterpart(later.cell)
+            earlier = without and by_cell.get((later.scale, without, later.metric.name))
+            seeds = _pairs(later, earlier, key) if earlier else ()
+            timing = later.metric.timing or later.metric.name == _RATIO
+            if not earlier or not seeds or timing or later.metric.better == "neither":
+                continue
+            pairs = [(later.values[seed], earlier.values[seed]) for seed in seeds]
+            ours, theirs = zip(*pairs, strict=True)
+            found.append(
+                Gain(
+                    later.scale, later.cell, earlier.cell, key, later.metric, seeds,
+                    [each.runs[seed] for seed in seeds for each in (earlier, later)],
+                    (fmean(theirs), fmean(ours)),
+                    paired_difference(ours, theirs),
+                    () if key else self._stated_gains(later, earlier),
+                )
+            )  # fmt: skip
+        return found
+
+    def _stated_gains(self, later: Measured, earlier: Measured) -> tuple[Stated, ...]:
+        """Printed gains; where there are none, differences of means from the same table."""
+        name = f"{later.metric.name}_gain"
+        printed = self.background.stated(later.cell, later.scale).get(name)
+        if printed:
+            return tuple(distinct(printed))
+        a, b = (
+            self.background.stated(each.cell, each.scale).get(later.metric.name, ())
+            for each in (later, earlier)
+        )
+        return tuple(distinct(
+            Stated(round(x.mean - y.mean, 6), None, x.runs, max(x.decimals, y.decimals), x.source)
+            for x in a for y in b if x.source == y.source
+        ))  # fmt: skip
+
+    def not_run(self) -> list[tuple[Cell, str, tuple[Stated, ...]]]:
+        """Numbers in print for cells without runs at the experiment's own scale."""
+        scale = self.experiment.base
+        done = self.cells.get(scale, {})
+        wanted = names_of(self.experiment.metrics)
+        return [
+            (cell, metric, tuple(distinct(values)))
+            for cell in self.experiment.cells()
+            if cell not in done
+            for metric, values in self.background.stated(cell, scale).items()
+            if metric in wanted
+        ]
+
+
+def collect_outcome(
+    experiment: Experiment, runs: Iterable[FoundRun], background: Background | None = None
+) -> Outcome:
+    """Give each run to the cells that it belongs to: those whose runs have its key.
+
+    A run that belongs to cells of several scales, because a smaller scale changes nothing about
+    them, counts at the largest only. Any seed counts. Runs that differ from a cell's only in what
+    the cell leaves open of `HOW`, or in the file of weights where any will do, are taken for seeds
+    that no other run has.
+    """
+    listed = list(runs)
+    places, open_fields = _places(experiment)
+    given: dict[str, dict[Cell, dict[int, FoundRun]]] = {}
+    for run in listed:
+        _give(given, places.get(run.setting, []), run)
+    for run in listed:
+        if run.setting not in places:
+            keys = (key for names in open_fields for key in run.settings_but(names))
+            nearest = next((key for key in keys if key in places), "")
+            _give(given, places.get(nearest, []), run)
+    cells = {
+        scale: {
+            cell: dict(sorted(given[scale][cell].items()))
+            for cell in experiment.cells(scale)
+            if cell in given[scale]
+        }
+        for scale in experiment.scale_names
+        if scale in given
+    }
+    return Outcome(experiment, background or Background(), cells)
+
+
+def _give(
+    given: dict[str, dict[Cell, dict[int, FoundRun]]],
+    places: Iterable[tuple[str, Cell]],
+    run: FoundRun,
+) -> None:
+    for scale, cell in places:
+        given.setdefault(scale, {}).setdefault(cell, {}).setdefault(run.config.seed, run)
+
+
+def _places(
+    experiment: Experiment,
+) -> tuple[dict[str, list[tuple[str, Cell]]], list[frozenset[str]]]:
+    """Scale and cells by the key of their first seed, and which fields of `HOW` cells leave open.
+
+    Of several scales the first one. The fewest fields come first: a run that differs from two
+    cells in how it was computed belongs to the one that says more about it.
+    """
+    found: dict[str, list[tuple[str, Cell]]] = {}
+    open_fields: dict[frozenset[str], None] = {}
+    for scale in experiment.scale_names:
+        for cell in experiment.cells(scale):
+            (first,) = experiment.configs(cell, scale, seeds=1)
+            places = found.setdefault(run_key(first), [])
+            if not places or places[0][0] == scale:
+                places.append((scale, cell))
+            at_default = (name for name, value in HOW.items() if getattr(first, name) == value)
+            open_fields[frozenset(at_default)] = None
+    return found, sorted(open_fields, key=len)
+
+
+def _pairs(later: Measured, earlier: Measured, but: str) -> tuple[int, ...]:
+    """The seeds that both have, computed alike but for what is compared."""
+    shared = sorted(later.values.keys() & earlier.values.keys())
+    both = ((seed, later.runs[seed].conditions, earlier.runs[seed].conditions) for seed in shared)
+    return tuple(
+        seed for seed, one, other in both if all(one[k] == other[k] for k in one if k != but)
+    )
+
+
+def _counterpart(cell: Cell, key: str, value: Value) -> Cell | None:
+    """The same cell with another value of a key; None if it has that value."""
+    other = Cell(tuple((k, value if k == key else v) for k, v in cell.keys))
+    return None if other == cell else other
+
+
+def _without_las(cell: Cell) -> Cell | None:
+    """The same cell for the method without LAS; None if the method has none."""
+    method = str(cell["method"])
+    name = method.partition("@")[0].partition(":")[0]
+    if not name.endswith("-las"):
+        return None
+    return _counterpart(cell, "method", name.removesuffix("-las") + method.removeprefix(name))

@@ -1,0 +1,198 @@
+"""The page of a report: every experiment with its tables and figures in one HTML file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import resources
+
+from evenstream.errors import some_of
+from evenstream.report.experiments.contents import Contents, Further
+from evenstream.report.experiments.figures import figures
+from evenstream.report.experiments.layout import printed_table, tables
+from evenstream.report.experiments.outcome import Outcome
+from evenstream.report.experiments.table import Table
+from evenstream.report.experiments.verdicts import RULE
+from evenstream.report.formats import count
+from evenstream.report.frame import frame
+from evenstream.report.html import breakable, card, code, details, escape, lines, scroll
+
+_LISTED = 200
+"""Runs that belong nowhere beyond which the page names no more."""
+
+
+def page(contents: Contents) -> str:
+    """The whole page."""
+    style = resources.files("evenstream.report.experiments").joinpath("experiments.css")
+    return frame(
+        contents.title, _header(contents), _sections(contents), style.read_text(encoding="utf-8")
+    )
+
+
+def _header(contents: Contents) -> str:
+    return f"""<header class="top"><div>
+<p class="eyebrow">evenstream report</p>
+<h1>{breakable(contents.title)}</h1>
+<p class="lead">{escape(contents.lead)}</p>
+</div></header>"""
+
+
+def _sections(contents: Contents) -> str:
+    parts = [_overview(contents), *map(_experiment, contents.with_runs)]
+    parts += [_missing(contents.without_runs), *map(_further, contents.further)]
+    parts.append(_leftovers(contents))
+    return lines([part for part in parts if part])
+
+
+def _overview(contents: Contents) -> str:
+    """What there is, and how to read it."""
+    rows = [
+        f'<tr><th scope="row"><a href="#experiment-{escape(row.name)}">{escape(row.name)}</a></th>'
+        f'<td class="left wrap">{escape(row.title)}</td>'
+        f'<td class="left">{escape(row.scales)}</td><td>{escape(row.cells)}</td>'
+        f'<td>{row.runs}</td><td class="left wrap">{escape(row.verdicts)}</td></tr>'
+        for row in contents.overview()
+    ]
+    if not rows:
+        return ""
+    heads = "".join(
+        f'<th scope="col"{" class=left" if left else ""}>{name}</th>'
+        for name, left in (
+            ("Experiment", True), ("What it shows", True), ("Scales", True),
+            ("Cells with runs", False), ("Runs", False), ("Verdicts", True),
+        )
+    )  # fmt: skip
+    table = (
+        f'<table class="tables overview"><thead><tr>{heads}</tr></thead><tbody>\n{lines(rows)}\n'
+        "</tbody></table>"
+    )
+    rule = f'<p class="quiet">{escape(RULE)}</p>' if contents.compared else ""
+    label = "What has been run"
+    return card("overview", label, f"{scroll(table, label)}\n{rule}")
+
+
+def _experiment(outcome: Outcome) -> str:
+    """The card of an experiment with runs."""
+    experiment, background = outcome.experiment, outcome.background
+    parts = [_source(outcome)]
+    parts += [_block(outcome, table) for table in tables(outcome)]
+    parts += [figures(outcome), _notes(background.notes), _printed(outcome), _command(outcome)]
+    title = f"{escape(experiment.title)} <small class=quiet>{escape(experiment.name)}</small>"
+    return card(f"experiment-{experiment.name}", title, lines([part for part in parts if part]))
+
+
+def _source(outcome: Outcome) -> str:
+    source, by = outcome.experiment.source, outcome.background.by
+    where = f"In {by}: {source}" if by else f"Reproduces: {source}"
+    return f'<p class="quiet">{escape(where)}</p>' if source else ""
+
+
+def _block(outcome: Outcome, table: Table) -> str:
+    if table.kind == "detail":
+        what = f"{table.title} at scale {table.scale}: {count(len(table.rows), 'row')} with "
+        return details(f"{what}intervals, times and machines", _html(table))
+    own = table.scale.partition(":")[0] == outcome.experiment.base
+    label = f'<span class="scale-label{"" if own else " smaller"}">{escape(table.scale)}</span>'
+    return f'<div class="block"><h3>{escape(table.title)} {label}</h3>\n{_html(table)}</div>'
+
+
+def _html(table: Table) -> str:
+    """A table that scrolls in its own box where it is too wide."""
+    heads = "".join(
+        f'<th scope="col"{_class(table, place)}>{escape(name)}</th>'
+        for place, name in enumerate(table.columns)
+    )
+    rows = []
+    for number, row in enumerate(table.rows):
+        mark = table.marks[number] if table.marks else ""
+        kind = f' class="{mark}"' if mark in ("better", "worse") else ""
+        cells = "".join(
+            f'<th scope="row"{_class(table, place)}>{escape(text)}</th>'
+            if place < table.heads
+            else f"<td{_class(table, place)}>{escape(text)}</td>"
+            for place, text in enumerate(row)
+        )
+        rows.append(f"<tr{kind}>{cells}</tr>")
+    content = (
+        f'<table class="tables {table.kind}"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>\n{lines(rows)}\n</tbody></table>"
+    )
+    # Above the box and not in it, or it would scroll away with a wide table.
+    caption = f'<p class="quiet caption">{escape(table.caption)}</p>\n' if table.caption else ""
+    return caption + scroll(content, f"{table.title}, {table.scale}".rstrip(", "))
+
+
+def _class(table: Table, place: int) -> str:
+    names = ["left"] if place in table.left else []
+    if table.columns[place] in ("verdict", "in words"):
+        names.append("verdict")
+    if table.columns[place] in ("machine", "commit"):
+        names.append("wrap")
+    return f' class="{" ".join(names)}"' if names else ""
+
+
+def _notes(notes: Sequence[str]) -> str:
+    """Remarks as a list; what stands between backticks is code."""
+    texts = (re.sub("`([^`]+)`", r"<code>\1</code>", escape(note)) for note in notes)
+    items = [f"<li>{text}</li>" for text in texts]
+    return f'<ul class="notes">\n{lines(items)}\n</ul>' if items else ""
+
+
+def _printed(outcome: Outcome) -> str:
+    table = printed_table(outcome)
+    if table is None:
+        return ""
+    return details(f"{table.title}: {count(len(table.rows), 'number')}", _html(table))
+
+
+def _command(outcome: Outcome) -> str:
+    command = outcome.background.command
+    if not command:
+        return ""
+    return f'<p class="quiet command">Missing runs: <code>{escape(command)}</code></p>'
+
+
+def _missing(outcomes: Sequence[Outcome]) -> str:
+    """Experiments without a run: what would make them, and what is printed."""
+    if not outcomes:
+        return ""
+    items = [
+        f'<li id="experiment-{escape(o.experiment.name)}"><p>{escape(o.experiment.title)} '
+        f"<small class=quiet>{escape(o.experiment.name)}</small></p>"
+        f"{f'<p>{code(o.background.command)}</p>' if o.background.command else ''}"
+        f"{_printed(o)}{_notes(o.background.notes)}</li>"
+        for o in outcomes
+    ]
+    return card("not-run", "Not run yet", f'<ul class="missing">\n{lines(items)}\n</ul>')
+
+
+def _further(entry: Further) -> str:
+    parts = [
+        f'<p class="quiet">{escape(entry.text)}</p>',
+        _html(entry.table) if entry.table is not None else "",
+        entry.html,
+        _notes(entry.notes),
+    ]
+    title = f"{escape(entry.title)} <small class=quiet>{escape(entry.name)}</small>"
+    return card(f"experiment-{entry.name}", title, lines([part for part in parts if part]))
+
+
+def _leftovers(contents: Contents) -> str:
+    """What was found and is in no table."""
+    parts = []
+    if contents.search.problems:
+        items = [f"<li>{escape(problem)}</li>" for problem in contents.search.problems]
+        n = count(len(items), "folder")
+        parts.append(details(f"{n} left out", f"<ul>\n{lines(items)}\n</ul>"))
+    if contents.unplaced:
+        places = [
+            f"<li>{code(run.config.method)} on {code(run.config.stream)}, seed "
+            f"{run.config.seed}: {escape(run.run.directory)}</li>"
+            for run in contents.unplaced[:_LISTED]
+        ]
+        n = count(len(contents.unplaced), "run")
+        parts.append(details(f"{n} with settings of no cell", f"<ul>\n{lines(places)}\n</ul>"))
+    said = contents.remarks()
+    if said:
+        parts.insert(0, f'<p class="quiet">{escape(some_of(said))}</p>')
+    return card("leftovers", "Not in the tables", lines(parts)) if parts else ""

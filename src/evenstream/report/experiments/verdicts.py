@@ -1,0 +1,77 @@
+"""Is our number another than the one in print, beyond the noise? The rule, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from evenstream.report.experiments.background import Stated
+from evenstream.report.experiments.metrics import Metric
+from evenstream.statistics import Interval, Sample, difference_of_means, mean_std
+
+Verdict = Literal["better", "worse", "differs", "no clear difference", "one seed", "not compared"]
+
+SIGNS: dict[Verdict, str] = {
+    "better": "▲", "worse": "▼", "differs": "◆", "no clear difference": "≈", "one seed": "·",
+    "not compared": "–",
+}  # fmt: skip
+"""What stands before each verdict, so that nothing depends on colours."""
+
+RULE = (
+    "The difference is our mean minus the printed one. Its interval (95 %, Welch's t) comes from "
+    "the deviations and numbers of runs on both sides, widened by the rounding of the printed "
+    "mean. ▲ better or ▼ worse: the interval leaves out zero. ≈ no clear difference: it does not. "
+    "· one seed: our number has no deviation, so there is no verdict. – not compared: no deviation "
+    "is printed, ours learned from other or less data, or times of different machines. Of twenty "
+    "cells without any true difference, about one is marked by chance."
+)
+"""The legend of every table."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Our number beside one in print."""
+
+    stated: Stated
+    difference: float
+    interval: Interval | None
+    """None where there is no deviation on one of the sides."""
+    verdict: Verdict
+
+    @property
+    def text(self) -> str:
+        """The verdict with its sign."""
+        return f"{SIGNS[self.verdict]} {self.verdict}"
+
+
+def compare(values: Sequence[float], stated: Stated, metric: Metric) -> Comparison:
+    """Put the results of our seeds beside a printed mean and deviation.
+
+    One seed gets no verdict. The printed deviation could stand in for ours, but single runs of ours
+    swing by more than most deviations in print (0.1 to 0.3 for many cells), so that it would mark
+    differences that are luck; a second seed is cheap in comparison. From two seeds on, Welch's
+    degrees of freedom make the interval as wide as so few seeds deserve.
+    """
+    mean, std = mean_std(values)
+    difference = mean - stated.mean
+    if metric.timing or stated.sample is None or not stated.same_data:
+        return Comparison(stated, difference, None, "not compared")
+    if std is None:
+        return Comparison(stated, difference, None, "one seed")
+    found = difference_of_means(Sample(mean, std, len(values)), stated.sample)
+    assert found.low is not None and found.high is not None
+    low, high = found.low - stated.rounding, found.high + stated.rounding
+    interval = Interval(found.mean, low, high, found.n, None)
+    return Comparison(stated, difference, interval, judge(interval, metric))
+
+
+def judge(interval: Interval, metric: Metric) -> Verdict:
+    """What the interval of a difference says about a metric."""
+    if interval.low is None:
+        return "one seed"
+    if not interval.excludes_zero:
+        return "no clear difference"
+    if metric.better == "neither":
+        return "differs"
+    return "better" if (interval.mean > 0) == (metric.better == "higher") else "worse"

@@ -1,0 +1,59 @@
+"""Writes a report of tables: Markdown, CSV and LaTeX for each experiment, and one page for all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from evenstream.report.experiments.contents import Contents
+from evenstream.report.experiments.csv_file import outcome_csv
+from evenstream.report.experiments.folder import write_folder
+from evenstream.report.experiments.latex import outcome_tex
+from evenstream.report.experiments.markdown import escape, lines_of, outcome_text, table_text
+from evenstream.report.experiments.page import page
+from evenstream.report.experiments.verdicts import RULE
+
+PAGE = "index.html"
+
+
+def write_tables(contents: Contents, out: Path) -> Path:
+    """Write everything into a folder that is new or holds a report; returns the page's path."""
+    files = {}
+    for outcome in contents.with_runs:
+        name = outcome.experiment.name
+        files[f"{name}.md"] = outcome_text(outcome)
+        files[f"{name}.csv"] = outcome_csv(outcome)
+        files[f"{name}.tex"] = outcome_tex(outcome)
+    files["index.md"] = _index(contents)
+    files[PAGE] = page(contents)
+    write_folder(out, files)
+    return out / PAGE
+
+
+def _index(contents: Contents) -> str:
+    """The list of all experiments."""
+    parts = [f"# {escape(contents.title)}", escape(contents.lead)]
+    rows = [
+        [f"[{row.name}]({row.name}.md)", escape(row.title), escape(row.scales), row.cells,
+         str(row.runs), escape(row.verdicts)]
+        for row in contents.overview()
+    ]  # fmt: skip
+    if rows:
+        columns = ["experiment", "what it shows", "scales", "cells with runs", "runs", "verdicts"]
+        parts.append(lines_of(columns, rows, frozenset({0, 1, 2, 5})))
+    if contents.compared:
+        parts.append(escape(RULE))
+    if contents.without_runs:
+        parts.append("## Not run yet")
+        for outcome in contents.without_runs:
+            parts.append(re.sub(r"^(#+) ", r"##\1 ", outcome_text(outcome), flags=re.M).rstrip())
+    for entry in contents.further:
+        parts += [f"## {escape(entry.name)}: {escape(entry.title)}", escape(entry.text)]
+        parts += [] if entry.table is None else [table_text(entry.table).replace("## ", "### ", 1)]
+        parts += ["\n".join(f"- {escape(note)}" for note in entry.notes)] if entry.notes else []
+    said = [*contents.remarks(), *contents.search.problems]
+    if contents.unplaced:
+        said.append(f"{len(contents.unplaced)} runs have the settings of no cell")
+    if said:
+        parts.append("## Not in the tables\n\n" + "\n".join(f"- {escape(line)}" for line in said))
+    return "\n\n".join(parts) + "\n"
