@@ -60,10 +60,10 @@ class Everything(Method):
 
     def after_step(self, step):
         self.tensors["steps"] = self.tensors["steps"] + 1
-        out = self.modules["adaptor"](step.forward(step.incoming.x)[0])
-        step.optimise(out.pow(2).mean(), "adaptor")
+        features = step.forward(step.incoming.x)[0].detach()
+        step.optimise(self.modules["adaptor"](features).pow(2).mean(), "adaptor")
         if self.explode:
-            step.optimise(out.mean() * float("nan"), "adaptor")
+            step.optimise(self.modules["adaptor"](features).mean() * float("nan"), "adaptor")
 
 
 def own_state(method):
