@@ -235,7 +235,7 @@ def test_every_file_of_the_folder_is_imported(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
     monkeypatch.setattr(methods, "new_one", None, raising=False)  # monkeypatch takes it out again
-    exec(Path(methods.__file__).read_text(), {**vars(methods)})
+    methods._import_files()
     assert METHODS.pop("new-one") is sys.modules.pop("evenstream.methods.new_one").NewOne
 
 

@@ -34,16 +34,19 @@ def run_with_stops(config, out, stops):
     return len(stops)
 
 
+def check_stopped(whole, stops, out):
+    config, expected = whole
+    run_with_stops(config, out, stops)
+    assert outcome(out) == expected
+
+
 @settings(max_examples=20)
 @given(
     case=st.sampled_from(sorted(CASES)),
     stops=st.lists(st.integers(1, 20), min_size=1, max_size=3),
 )
 def test_stopped_equals_uninterrupted(case, stops, whole, tmp_path_factory):
-    config, expected = whole(case)
-    out = tmp_path_factory.mktemp("stopped") / "run"
-    run_with_stops(config, out, stops)
-    assert outcome(out) == expected
+    check_stopped(whole(case), stops, tmp_path_factory.mktemp("stopped") / "run")
 
 
 @pytest.mark.slow
@@ -53,10 +56,7 @@ def test_stopped_equals_uninterrupted(case, stops, whole, tmp_path_factory):
     stops=st.lists(st.integers(1, 20), min_size=1, max_size=8),
 )
 def test_stopped_equals_uninterrupted_at_length(case, stops, whole, tmp_path_factory):
-    config, expected = whole(case)
-    out = tmp_path_factory.mktemp("stopped") / "run"
-    run_with_stops(config, out, stops)
-    assert outcome(out) == expected
+    check_stopped(whole(case), stops, tmp_path_factory.mktemp("stopped") / "run")
 
 
 @pytest.mark.parametrize("stop", [1, 9, 10, 11, 19, 20])

@@ -8,5 +8,11 @@ from evenstream.methods.base import METHODS, Method, make_method, method_names, 
 
 __all__ = ["METHODS", "Method", "TaskData", "make_method", "method_names", "register"]
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+
+def _import_files() -> None:
+    """Import every file of the folder, so that its methods register themselves."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+
+
+_import_files()
