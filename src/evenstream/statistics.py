@@ -97,9 +97,7 @@ def paired_difference(
     n = int(difference.size)
     if std is None:
         return Interval(mean=mean, low=None, high=None, n=n, std=None)
-    from scipy import stats
-
-    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * std / math.sqrt(n)
+    half = _t_quantile(0.5 + confidence / 2, n - 1) * std / math.sqrt(n)
     return Interval(mean=mean, low=mean - half, high=mean + half, n=n, std=std)
 
 
@@ -124,14 +122,19 @@ def difference_of_means(a: Sample, b: Sample, *, confidence: float = 0.95) -> In
     variance = sum(parts)
     if variance == 0:
         return Interval(mean=mean, low=mean, high=mean, n=n, std=None)
-    from scipy import stats
-
     shares = [part / variance for part in parts]
     freedom = 1 / sum(
         share**2 / (sample.n - 1) for share, sample in zip(shares, (a, b), strict=True)
     )
-    half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * math.sqrt(variance)
+    half = _t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(variance)
     return Interval(mean=mean, low=mean - half, high=mean + half, n=n, std=None)
+
+
+def _t_quantile(probability: float, freedom: float) -> float:
+    """Student's t; `scipy.stats` has it as well, but takes a second or two to load."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
 
 
 def _finite(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -67,7 +67,7 @@ def test_one_rule(run, rule):
     assert " ".join(RULES[rule].__doc__.split())[:60] in words
     for field in fields(RULES[rule]):
         assert field.name in out and str(field.default) in out
-    for need in RULES[rule].needs:
+    for need in RULES[rule]().needs:
         assert need in out
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from generated_data import (
 from evenstream.data import (
     DATASETS,
     data_root,
+    digits,
     get,
     import_files,
     list_datasets,
@@ -58,6 +60,16 @@ def test_digits_are_built_in_and_always_split_alike():
     assert verify("digits") == get("digits") == []
     with pytest.raises(InputError, match="built in"):
         import_files("digits", ".")
+
+
+def test_digits_are_those_of_scikit_learn(monkeypatch):
+    """Read from its file, or through it should it ever keep them elsewhere."""
+    from sklearn.datasets import load_digits
+
+    expected = load_digits()
+    assert np.array_equal(digits._read_bundled(), np.c_[expected.data, expected.target])
+    monkeypatch.setattr(digits, "FILE", Path("nowhere"))
+    assert np.array_equal(digits._read_bundled(), np.c_[expected.data, expected.target])
 
 
 def test_listing_imports_neither_torch_nor_scikit_learn():

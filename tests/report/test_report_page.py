@@ -259,7 +259,7 @@ def test_unfinished_runs_are_named(comparison):
     _, page = read(write_report(comparison))
     assert "6 runs not in the results" in page.text
     assert "er, seed 8: running, 2 of 5 tasks measured, average accuracy so far" in page.text
-    assert "er, seed 9: it has no metrics.json" in page.text
+    assert "m1, seed 9: it has no metrics.json" in page.text
     assert "odd, seed 9: metrics.json cannot be read" in page.text
     assert "er-las, seed 10: metrics.json has format 2; this version reads 1" in page.text
     assert "er-las, seed 11: metrics.json says finished but has no usable A_T" in page.text

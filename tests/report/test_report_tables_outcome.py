@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.errors import DataError
+from evenstream.measures import metric_of
 from evenstream.report.experiments import (
     Background,
     find_runs,
@@ -16,7 +17,7 @@ from evenstream.report.experiments import (
 from evenstream.report.experiments.background import distinct
 from evenstream.report.experiments.csv_file import outcome_csv
 from evenstream.report.experiments.layout import tables
-from evenstream.report.experiments.metrics import metric_of, names_of, numbers
+from evenstream.report.experiments.metrics import names_of, numbers
 from evenstream.report.experiments.verdicts import compare
 from table_samples import (
     CIFAR10,

@@ -18,7 +18,7 @@ from evenstream.run.workers import how_many, work_off
 HERE = Path(__file__).parent
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=90):
     give_up = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up, "waited too long"
@@ -44,6 +44,22 @@ def test_answers_errors_and_deaths(capfd):
     assert answers[15].error is None
     # The death of one did not cost the other its life, and errors cost nobody anything.
     assert len({answers[job].result[1] for job in (2, 3, 4, 5, 6)}) <= 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each worker starts by itself")
+def test_workers_are_forked_from_one_process_with_the_environment_of_today(monkeypatch):
+    answers = []
+    for value in ("first", "second"):
+        monkeypatch.setenv("EVENSTREAM_TEST", value)
+        with closing(
+            work_off(deque(["EVENSTREAM_TEST"]), worker_jobs.variable, 1, threading.Event())
+        ) as ended:
+            answers += [answer.result for _, answer in ended]
+    assert [value for value, _ in answers] == ["first", "second"]
+    (server,) = {parent for _, parent in answers}
+    assert server != os.getpid()
+    threads = Path(f"/proc/{server}/task")
+    assert len(list(threads.iterdir())) == 1  # a thread that holds a lock would hang its forks
 
 
 def test_as_many_as_there_are_cores(monkeypatch):

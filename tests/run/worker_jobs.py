@@ -24,11 +24,16 @@ def square(number, stop):
     return number * number, os.getpid()
 
 
+def variable(name, stop):
+    """Says what a variable of its environment is, and whose child it is."""
+    return os.environ[name], os.getppid()
+
+
 def until_stopped(path, stop):
     """Says that it has begun, works until it is asked to stop, then says how it ended."""
     folder, own = Path(path), f"{os.getpid()}-{time.monotonic_ns()}"
     (folder / f"begun-{own}").touch()
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 90
     while not stop.is_set():
         if time.monotonic() > give_up:
             raise AssertionError("nobody asked to stop")

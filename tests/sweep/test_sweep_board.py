@@ -129,10 +129,10 @@ def test_a_run_that_does_not_say_how_long_it_took_tells_nothing():
 
 
 def test_several_at_the_same_time():
-    assert wall_seconds([10, 10, 10, 10], slots=2) == 20
-    assert wall_seconds([30, 1, 1], slots=3) == 30  # the longest cannot be split
-    assert wall_seconds([10, None], slots=2) is None
-    assert wall_seconds([], slots=2) == 0
+    assert wall_seconds([10, 10, 10, 10], at_once=2) == 20
+    assert wall_seconds([30, 1, 1], at_once=3) == 30  # the longest cannot be split
+    assert wall_seconds([10, None], at_once=2) is None
+    assert wall_seconds([], at_once=2) == 0
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_results_are_those_of_this_machine(cluster, table, tmp_path):
     runs += [small_config(table, lr=1e30)]
     store, heard = Store(tmp_path / "store"), Heard()
     with open_backend("ray", runs) as backend:
-        assert backend.slots == 2
+        assert backend.at_once == 2
         (failed,) = work(runs, store, backend, keep=True, retries=1, report=heard)
     assert failed.config == runs[-1]
     assert store.failure(failed.config)["attempts"] == 2

@@ -12,7 +12,7 @@ import tyro
 from evenstream.cli.settings import Settings
 from evenstream.errors import InputError
 from evenstream.files import safe_name
-from evenstream.run.workers import how_many
+from evenstream.run.workers import how_many, warm_up
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,6 +108,7 @@ def compare(
     trackers = read_names(track)
     if not methods:
         raise InputError("name at least one method to compare")
+    warm_up()
     methods = tuple(map(settings.named, methods))
     stream = settings.open()
     comparison = Comparison(methods, seeds, settings.resolve(methods[0], stream.protocol))

@@ -112,6 +112,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     """Make the runs that an experiment lacks and report on all; returns the exit status."""
     from rich.console import Console
 
+    from evenstream.run.workers import warm_up
     from evenstream.sweep.backends import open_backend
     from evenstream.sweep.board import shown_board
     from evenstream.sweep.engine import work
@@ -126,6 +127,8 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     trackers = read_names(options.track)
     plan = make_plan(experiment, options.scale, options.seeds, options.cells, options.overrides())
     runs, store, console = plan.runs(), Store(options.out.absolute()), Console()
+    if options.backend == "local":
+        warm_up()
     check_options(runs)
     if options.backend == "local":
         check_data(config for config in runs if store.metrics(config) is None)
@@ -135,7 +138,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
         try:
             with (
                 Tracking(trackers, folders, store.root),
-                shown_board(plan, store, backend.slots, console) as board,
+                shown_board(plan, store, backend.at_once, console) as board,
             ):
                 failed = work(
                     runs, store, backend, retries=options.retries, keep=options.keep, report=board

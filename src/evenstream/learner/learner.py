@@ -24,7 +24,7 @@ from evenstream.learner.loop import learn_batch, update
 from evenstream.learner.memory import Memory
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
 from evenstream.learner.options import Options, resolve_device, resolve_dtype
-from evenstream.learner.part import Part, TaskData
+from evenstream.learner.part import Need, Part, TaskData
 from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
 from evenstream.learner.prediction import deployment_prior, infer
 from evenstream.learner.randomness import Randomness
@@ -172,7 +172,7 @@ class Learner:
         return [method, method.inference, *([method.teacher] if method.teacher else [])]
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Need]:
         """What the stream must provide for this method and what it is composed of."""
         return self.method.all_needs
 
@@ -394,7 +394,21 @@ class Learner:
         own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
         for optimizer in (self.optimizer, *own):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            self.undo[id(optimizer)] = undo_update(optimizer, parameters)
+            self.about_to_change(parameters, optimizer)
+
+    def about_to_change(
+        self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer | None = None
+    ) -> None:
+        """Note weights, so that they are put back if what is under way is refused.
+
+        A method that changes weights other than through `optimise` calls this first; the
+        optimiser is the network's unless another is given.
+        """
+        optimizer = optimizer or self.optimizer
+        assert optimizer is not None
+        what = (id(optimizer), *map(id, parameters))
+        if what not in self.undo:  # the first note of a step is the one to go back to
+            self.undo[what] = undo_update(optimizer, parameters)
 
     def optimise(self, loss: Tensor, *groups: str) -> None:
         """The one place for backward, finite check and optimiser step.

@@ -16,7 +16,6 @@ from evenstream.learner.part import Part
 from evenstream.learner.prediction import infer
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step, StepResult
-from evenstream.learner.transaction import undo_update
 from evenstream.methods.base import Method
 from evenstream.slots.inference import ArgMax
 from evenstream.slots.updates import Placement, Reservoir
@@ -102,9 +101,8 @@ def update(learner: Learner, loss: Tensor, groups: Sequence[str], undoable: bool
     """
     parts = [_group(learner, name) for name in groups]
     for optimizer, parameters in parts:
-        what = (id(optimizer), *map(id, parameters))
-        if undoable and what not in learner.undo:  # the first note of a step is the one to go to
-            learner.undo[what] = undo_update(optimizer, parameters)
+        if undoable:
+            learner.about_to_change(parameters, optimizer)
         optimizer.zero_grad(set_to_none=True)
     trained = [p for _, parameters in parts for p in parameters]
     torch.autograd.backward(loss, inputs=trained)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,12 @@ from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
     from evenstream.learner.step import Step
+
+
+Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
+"""What a part may need: `boundaries`, start_task and end_task are called; `label_counts`,
+start_task gets the task's label counts; `memory`, a capacity above 0; `second_pass`, the task
+hooks get the task's data; `shuffled`, the stream arrives in random order."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,11 @@ class Part:
         self.modules: dict[str, nn.Module] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.tensors: dict[str, Tensor] = {}
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What must be there for it; where that is always the same, a class attribute."""
+        return frozenset()
 
     def on_setup(self, learner: Learner) -> None:
         """Once, when the network exists: make modules and optimisers."""
@@ -84,7 +95,7 @@ class Part:
             if name not in self.modules:
                 self.modules[name] = self.rebuild_module(learner, name)
             self.modules[name].load_state_dict(saved)
-        for name, width in state.get("widths", {}).items():
+        for name, width in state["widths"].items():
             self.modules[name].width = width
         for name, saved in state["optimizers"].items():
             load_optimizer_state(self.optimizers[name], saved)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from evenstream.learner.part import Need
 from evenstream.slots.criteria import LogitAdjustedSoftmax
 from evenstream.slots.priors import (
     ExponentialWindow,
@@ -35,7 +36,7 @@ class LogitAdjustment:
         self.build(seed=0)  # refuses bad values before anything is made
 
     @cached_property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Need]:
         """What the stream must tell the criterion; asked at every step, so built only once."""
         return self.build(seed=0).needs
 

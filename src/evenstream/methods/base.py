@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Tensor
 
 from evenstream.bounds import check_bounds
 from evenstream.errors import InputError, UnknownName
 from evenstream.learner.heads import Head
-from evenstream.learner.part import Part
+from evenstream.learner.part import Need, Part
 from evenstream.learner.rows import Rows
 from evenstream.methods.adjustment import LogitAdjustment
 from evenstream.options_text import named_in, option_types, read_options, write_options
@@ -27,11 +27,6 @@ from evenstream.slots.updates import Reservoir, Update
 
 if TYPE_CHECKING:
     from evenstream.learner.step import Step
-
-Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
-"""What a method may need: `boundaries`, start_task and end_task are called; `label_counts`,
-start_task gets the task's label counts; `memory`, a capacity above 0; `second_pass`, the task
-hooks get the task's data; `shuffled`, the stream arrives in random order."""
 
 M = TypeVar("M", bound="type[Method]")
 
@@ -44,16 +39,9 @@ class Method(Part):
     citation: ClassVar[str] = ""
     cost: ClassVar[str] = ""
     """Forwards F(n) and backwards G(n) of how many images a step, b incoming and m replayed."""
-    needs: ClassVar[frozenset[Need]] = frozenset()
     uses_memory: ClassVar[bool] = True
     trains_on_incoming: ClassVar[bool] = True
     """Whether the incoming rows are trained on before they are stored (not so for MRO, CLIB)."""
-    memory_first: ClassVar[bool] = False
-    """Whether the memory takes in the batch before the step trains (CLIB)."""
-    trained_groups: ClassVar[tuple[str, ...]] = ("network",)
-    """What `loss` is minimised over: the network, and optimisers of the method's own by name."""
-    why_not_las: ClassVar[str | None] = None
-    """Why a `-las` form makes no sense; None if there is one."""
     logits_follow_criterion: ClassVar[bool] = True
     """Whether the logits are what the criterion makes them; False if another loss shapes them."""
     if_not_finite: ClassVar[str] = "Lower the learning rate"
@@ -95,6 +83,23 @@ class Method(Part):
         """The logit adjustment that the method has without `-las` (default: none)."""
         return None
 
+    # ---- properties that are constants in most methods ---------------------------------------
+
+    @property
+    def memory_first(self) -> bool:
+        """Whether the memory takes in the batch before the step trains (CLIB)."""
+        return False
+
+    @property
+    def trained_groups(self) -> tuple[str, ...]:
+        """What `loss` is minimised over: the network, and the method's own optimisers by name."""
+        return ("network",)
+
+    @property
+    def why_not_las(self) -> str | None:
+        """Why a `-las` form makes no sense; None if there is one."""
+        return None
+
     # ---- the step ----------------------------------------------------------------------------
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
@@ -113,7 +118,7 @@ class Method(Part):
         return None
 
     @property
-    def all_needs(self) -> frozenset[str]:
+    def all_needs(self) -> frozenset[Need]:
         """What the stream must provide for the method, its criterion, rule and teacher."""
         needs = self.needs | self.inference.needs
         if self.adjustment is not None:

@@ -55,7 +55,7 @@ class E2E(TaskwiseMethod):
     """Which rows of a class are kept."""
 
     @property
-    def why_not_las(self) -> str | None:  # type: ignore[override]  # a constant for other methods
+    def why_not_las(self) -> str | None:
         """Only a softmax over all classes has a prior to take out."""
         return None if self.form == "ce" else "form=bce asks for each class by itself"
 

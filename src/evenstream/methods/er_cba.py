@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.bounds import Factor, Positive
-from evenstream.learner.part import TaskData
+from evenstream.learner.part import Need, TaskData
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, Need, register
+from evenstream.methods.base import Method, register
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.slots.priors import pad_classes
 from evenstream.slots.retrieval import draw_distinct
@@ -73,7 +73,7 @@ class ERCBA(Method):
     not, or with the second task, as in the public code, which needs task boundaries."""
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+    def needs(self) -> frozenset[Need]:
         """Boundaries only if the second task has to be known."""
         return frozenset({"boundaries"} if self.start == "second-task" else ())
 

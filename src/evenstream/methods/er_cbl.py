@@ -32,7 +32,7 @@ class ERCBL(ER):
     """How much less rows count that are right already (form=focal); 0 is the sigmoid loss."""
 
     @property
-    def why_not_las(self) -> str | None:  # type: ignore[override]  # a constant for other methods
+    def why_not_las(self) -> str | None:
         """Only a softmax has a prior to take out."""
         return None if self.form == "softmax" else "the focal loss has no softmax to adjust"
 

@@ -54,7 +54,7 @@ class EROBC(ER):
     the second draw only."""
 
     @property
-    def trained_groups(self) -> tuple[str, ...]:  # type: ignore[override]  # others: a constant
+    def trained_groups(self) -> tuple[str, ...]:
         """The network, and the surrogate head if there is one."""
         return ("network", SURROGATE) if self.surrogate_head else ("network",)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from evenstream.learner.part import TaskData
+from evenstream.learner.part import Need, TaskData
 from evenstream.learner.step import Step
-from evenstream.methods.base import Need, register
+from evenstream.methods.base import register
 from evenstream.methods.fine_tune import FineTune
 from evenstream.slots.priors import class_mask, pad_classes
 
@@ -36,7 +36,7 @@ class LabelsTrick(FineTune):
     have arrived, which needs task boundaries."""
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+    def needs(self) -> frozenset[Need]:
         """Boundaries only where the task's classes are asked for."""
         return frozenset({"boundaries"} if self.columns == "task" else ())
 

@@ -17,7 +17,6 @@ from evenstream.learner.optimizers import learning_rate
 from evenstream.learner.outputs import plain_outputs
 from evenstream.learner.part import TaskData
 from evenstream.learner.step import Step
-from evenstream.learner.transaction import undo_update
 from evenstream.methods.base import register
 from evenstream.methods.lucir import adaptation
 from evenstream.methods.parts.geodesic import cosine_distance
@@ -76,13 +75,13 @@ class LUCIRFull(TaskwiseMethod):
 
     def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
         """Imprint: rows of new classes point to the mean direction of their features."""
-        assert data is not None and learner.network is not None and learner.optimizer is not None
+        assert data is not None and learner.network is not None
         if self.old_network is not None:
             known, weight = self.old_network.known, learner.network.head.weight
             new = data.y >= known
             if bool(new.any()):
                 features, _ = plain_outputs(learner, data.raw[new])
-                learner.undo["imprinting"] = undo_update(learner.optimizer, [weight])
+                learner.about_to_change([weight])
                 with torch.no_grad():
                     rows = imprinted(features, data.y[new] - known, weight[:known])
                     weight[known : known + len(rows)] = rows

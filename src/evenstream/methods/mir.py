@@ -11,10 +11,10 @@ import torch.nn.functional as F
 
 from evenstream.bounds import Count
 from evenstream.learner.memory import X, Y
-from evenstream.learner.part import TaskData
+from evenstream.learner.part import Need, TaskData
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
-from evenstream.methods.base import Need, register
+from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
@@ -45,9 +45,8 @@ class MaximallyInterfered(Retrieval):
         with frozen_statistics(network, self.mode):
             loss = F.cross_entropy(network(incoming.x), incoming.y)
             ahead = virtual_parameters(network, loss, step.lr)
-            now = {name: p.detach() for name, p in network.named_parameters()}
             after = losses_with(network, ahead, candidates.x, candidates.y)
-            before = losses_with(network, now, candidates.x, candidates.y)
+            before = losses_with(network, {}, candidates.x, candidates.y)
         return candidates.take(torch.argsort(after - before, descending=True, stable=True)[:count])
 
     def candidates(self, step: Step, count: int) -> Rows:
@@ -78,7 +77,7 @@ class MIR(ER):
     Needs task boundaries and the task's data."""
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+    def needs(self) -> frozenset[Need]:
         """Nothing, unless an option looks at tasks."""
         if self.update_at_task_end:
             return frozenset({"boundaries", "second_pass"})

@@ -47,6 +47,6 @@ class MRO(MemoryOnly):
     """Let the memory take in the batch before the step trains, not after it."""
 
     @property
-    def memory_first(self) -> bool:  # type: ignore[override]  # a constant for other methods
+    def memory_first(self) -> bool:
         """As the option says."""
         return self.update_first

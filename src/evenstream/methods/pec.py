@@ -13,10 +13,11 @@ from torch import Tensor
 
 from evenstream.bounds import Factor, Positive
 from evenstream.learner.optimizers import learning_rate
+from evenstream.learner.part import Need
 from evenstream.learner.randomness import derive_seed
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, Need, register
+from evenstream.methods.base import Method, register
 from evenstream.methods.parts.imitation import (
     imitation_network,
     remaining_share,
@@ -71,7 +72,7 @@ class PEC(Method):
     """Outputs of teacher and students."""
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+    def needs(self) -> frozenset[Need]:
         """The number of samples of each class only where the rate follows it."""
         return frozenset({"boundaries", "label_counts"} if self.schedule == "linear" else ())
 

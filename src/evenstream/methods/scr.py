@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from evenstream.bounds import Positive, Within
 from evenstream.learner.memory import X, Y
-from evenstream.learner.part import TaskData
+from evenstream.learner.part import Need, TaskData
 from evenstream.learner.rows import Rows, joint_view
 from evenstream.learner.step import Step
-from evenstream.methods.base import Need, register
+from evenstream.methods.base import register
 from evenstream.methods.parts.contrast import supervised_contrastive
 from evenstream.methods.parts.projection import PROJECTION, add_projection
 from evenstream.methods.parts.two_views import TwoViews
@@ -47,7 +47,7 @@ class SCR(TwoViews):
     public code does. Needs task boundaries."""
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+    def needs(self) -> frozenset[Need]:
         """A memory; boundaries for the review."""
         return frozenset({"memory", "boundaries"} if self.review else {"memory"})
 

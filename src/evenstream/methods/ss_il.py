@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Count
-from evenstream.learner.part import TaskData
+from evenstream.learner.part import Need, TaskData
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, Need, register
+from evenstream.methods.base import Method, register
 from evenstream.methods.parts.distillation import Temperature, distillation
 from evenstream.slots.teachers import PeriodicTeacher, TaskEndTeacher, Teacher
 
@@ -46,7 +46,7 @@ class SSIL(Method):
     original's, distils each earlier task by itself, and needs task boundaries."""
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]  # a constant for other methods
+    def needs(self) -> frozenset[Need]:
         """Boundaries if the groups are the original's; its teacher asks for them by itself."""
         return frozenset({"boundaries"} if self.groups == "task" else ())
 

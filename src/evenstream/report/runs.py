@@ -7,17 +7,18 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.metrics import as_matrix
+from evenstream.run.compare import SUMMARY
+from evenstream.run.config import CONFIG
+from evenstream.run.environment import ENVIRONMENT
+from evenstream.run.folder import METRICS, METRICS_FORMAT
 
-__all__ = ["FORMAT", "Run", "load_run", "load_runs", "number"]
-
-FORMAT = 1
-"""The version of `metrics.json` that this module reads."""
+__all__ = ["Run", "load_run", "load_runs", "number"]
 
 _NEEDED: dict[str, type | tuple[type, ...]] = {
     "method": str,
@@ -39,7 +40,6 @@ class Run:
         env: the content of `env.json`; empty when it is missing.
         config: the text of `config.toml`; empty when it is missing.
         problem: why the run cannot be shown, in words; `None` for a run in order.
-        sibling: the method of other runs in the same folder, for a run that does not say.
     """
 
     directory: Path
@@ -47,7 +47,6 @@ class Run:
     env: Mapping[str, Any] = field(default_factory=dict)
     config: str = ""
     problem: str | None = None
-    sibling: str = ""
 
     @property
     def finished(self) -> bool:
@@ -61,11 +60,9 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's name: from the metrics, the configuration, a sibling or the folder."""
-        if "method" in self.metrics:
-            return str(self.metrics["method"])
-        folder = self.directory.resolve().parent.name
-        return self._configured("method") or self.sibling or folder
+        """The method's name: from the metrics, else the settings, else the folder."""
+        found = self.metrics.get("method") or self._configured("method")
+        return str(found or self.directory.resolve().parent.name)
 
     @property
     def seed(self) -> int | str:
@@ -104,15 +101,12 @@ class Run:
             return 0, []
         return found["count"], [str(name) for name in found.get("first", [])]
 
-    def _configured(self, key: str) -> str:
-        """Return a name from the configuration; empty if it has none."""
+    def _configured(self, key: str) -> object:
+        """Return an entry of the settings; None if they do not have it or cannot be read."""
         try:
-            value = tomllib.loads(self.config).get(key, "")
+            return tomllib.loads(self.config).get(key)
         except tomllib.TOMLDecodeError:
-            return ""
-        if isinstance(value, dict):
-            value = value.get("name", "")
-        return value if isinstance(value, str) else ""
+            return None
 
 
 def load_runs(directory: Path | str) -> list[Run]:
@@ -134,17 +128,14 @@ def load_runs(directory: Path | str) -> list[Run]:
             f"{directory} holds no runs; expected metrics.json in it (one run) or "
             "runs/<method>/seed-<s>/ below it (a comparison)"
         )
-    order = _method_order(directory / "summary.json")
-    found = [load_run(place) for place in places]
-    known = {run.directory.parent: run.method for run in found if "method" in run.metrics}
-    found = [replace(run, sibling=known.get(run.directory.parent, "")) for run in found]
+    order = _method_order(directory / SUMMARY)
 
     def key(run: Run) -> tuple[int, str, str, int, str]:
         place = order.index(run.method) if run.method in order else len(order)
         seed = run.seed if isinstance(run.seed, int) else 10**18
         return place, run.directory.parent.name, run.method, seed, run.directory.name
 
-    return sorted(found, key=key)
+    return sorted(map(load_run, places), key=key)
 
 
 def _places(directory: Path) -> list[Path]:
@@ -152,7 +143,7 @@ def _places(directory: Path) -> list[Path]:
     folder = directory / "runs"
     if folder.is_dir():
         return [p for m in folder.iterdir() if m.is_dir() for p in m.iterdir() if p.is_dir()]
-    if any((directory / name).is_file() for name in ("metrics.json", "config.toml")):
+    if any((directory / name).is_file() for name in (METRICS, CONFIG)):
         return [directory]
     return []
 
@@ -166,12 +157,12 @@ def number(value: object) -> float | None:
 
 def load_run(directory: Path) -> Run:
     """Read what there is of a run and note what is wrong with it."""
-    env, _ = _read_json(directory / "env.json")
+    env, _ = _read_json(directory / ENVIRONMENT)
     try:
-        config = (directory / "config.toml").read_text(encoding="utf-8")
+        config = (directory / CONFIG).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         config = ""
-    metrics, problem = _read_json(directory / "metrics.json")
+    metrics, problem = _read_json(directory / METRICS)
     if problem is None:
         problem = _problem(metrics)
     return Run(
@@ -200,8 +191,9 @@ def _usable(metrics: dict[str, Any]) -> dict[str, Any]:
 
 def _problem(metrics: dict[str, Any]) -> str | None:
     """Say why metrics cannot be shown; `None` if they can, or the run goes on."""
-    if metrics.get("format") != FORMAT:
-        return f"metrics.json has format {metrics.get('format')!r}; this version reads {FORMAT}"
+    written = metrics.get("format")
+    if written != METRICS_FORMAT:
+        return f"metrics.json has format {written!r}; this version reads {METRICS_FORMAT}"
     if metrics.get("status") != "finished":
         return None
     for name, kind in _NEEDED.items():

@@ -13,6 +13,8 @@ from evenstream.files import TEMPORARY
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 
 METRICS = "metrics.json"
+METRICS_FORMAT = 1
+"""Its version."""
 CHECKPOINTS = "checkpoint"
 
 

@@ -9,9 +9,8 @@ from evenstream import metrics
 from evenstream.learner.learner import Learner
 from evenstream.run.config import RunConfig
 from evenstream.run.evaluation import Evaluation
+from evenstream.run.folder import METRICS_FORMAT
 from evenstream.run.position import Position
-
-FORMAT = 1
 
 
 def sum_up(
@@ -21,7 +20,7 @@ def sum_up(
     stream, matrix = evaluation.stream, at.matrix
     finished = len(matrix) == len(stream)
     return {
-        "format": FORMAT,
+        "format": METRICS_FORMAT,
         "method": config.method,
         "stream": config.stream,
         "seed": config.seed,

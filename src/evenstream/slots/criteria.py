@@ -9,13 +9,14 @@ why `-las` works on any of them.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.errors import InputError
+from evenstream.learner.part import Need
 from evenstream.slots.priors import MacroPrior, PriorEstimator, SlidingWindow, pad_classes
 
 Reduction = Literal["mean", "sum", "none"]
@@ -33,13 +34,16 @@ def at_least_float32(logits: Tensor) -> Tensor:
 class CrossEntropy(nn.Module):
     """Softmax cross-entropy over the given logits (Eq. 1), never in half precision."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()
-
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise InputError(f"reduction must be mean, sum or none, got {reduction!r}")
         self.reduction = reduction
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Nothing from the stream."""
+        return frozenset()
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Cross-entropy keeps no statistics."""
@@ -131,7 +135,7 @@ class LogitAdjustedSoftmax(CrossEntropy):
         self.prior = prior if prior is not None else SlidingWindow(window)
 
     @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]  # the slot's class attribute
+    def needs(self) -> frozenset[Need]:
         """What the stream must tell the prior's estimator."""
         return self.prior.needs
 

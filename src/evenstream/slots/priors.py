@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from evenstream.errors import InputError
+from evenstream.learner.part import Need
 from evenstream.learner.randomness import make_generator
 
 
@@ -33,10 +34,13 @@ def class_mask(labels: Tensor, n_classes: int) -> Tensor:
 class PriorEstimator:
     """What a class-prior estimator does; subclasses fill in the two methods and the state."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()
-    """What the stream must tell (see `evenstream.methods.Need`)."""
     is_estimate: ClassVar[bool] = True
     """Whether the weights estimate the stream's priors (False: a control experiment)."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What the stream must tell."""
+        return frozenset()
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Take in the labels of one step's training rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,9 +20,6 @@ NETWORK, KNOWN = "network", "known"
 
 class Teacher(Part):
     """A frozen network in eval mode, None before the first one was saved."""
-
-    needs: ClassVar[frozenset[str]] = frozenset()
-    """What the stream must provide, in the words of `Method.needs`."""
 
     @property
     def network(self) -> Classifier | None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Board(Report):
     """Keeps what is known about each run of a plan, and makes tables of it."""
 
-    def __init__(self, plan: Plan, store: Store, slots: int) -> None:
-        self.plan, self.store, self.slots = plan, store, slots
+    def __init__(self, plan: Plan, store: Store, at_once: int) -> None:
+        self.plan, self.store, self.at_once = plan, store, at_once
         self.key_of = {config: run_key(config) for config in plan.runs()}
         self.runs = {key: config for config, key in self.key_of.items()}
         self.finished: dict[str, Metrics] = {}
@@ -64,7 +64,7 @@ class Board(Report):
         """Until the whole sweep is done; None while nothing is known."""
         running = self.running()
         ahead = set(self.runs) - set(self.finished) - set(self.failed)
-        return wall_seconds((self._seconds(key, key in running) for key in ahead), self.slots)
+        return wall_seconds((self._seconds(key, key in running) for key in ahead), self.at_once)
 
     def running(self) -> set[str]:
         """The runs that were begun and have not ended."""
@@ -137,8 +137,8 @@ class Board(Report):
 class PlainBoard(Board):
     """A line for each run as it ends."""
 
-    def __init__(self, plan: Plan, store: Store, slots: int, console: Console) -> None:
-        super().__init__(plan, store, slots)
+    def __init__(self, plan: Plan, store: Store, at_once: int, console: Console) -> None:
+        super().__init__(plan, store, at_once)
         self._console = console
         self._cells = {config: cell for cell, runs in plan.cells.items() for config in runs}
 
@@ -164,8 +164,8 @@ class PlainBoard(Board):
 class LiveBoard(Board):
     """The table of the first metric, redrawn as runs begin and end; errors above it."""
 
-    def __init__(self, plan: Plan, store: Store, slots: int, console: Console) -> None:
-        super().__init__(plan, store, slots)
+    def __init__(self, plan: Plan, store: Store, at_once: int, console: Console) -> None:
+        super().__init__(plan, store, at_once)
         self._console = console
 
     def ended(self, run: Ended) -> None:
@@ -185,16 +185,16 @@ class LiveBoard(Board):
 
 
 @contextmanager
-def shown_board(plan: Plan, store: Store, slots: int, console: Console) -> Iterator[Board]:
+def shown_board(plan: Plan, store: Store, at_once: int, console: Console) -> Iterator[Board]:
     """The form that suits where the output goes; a live table goes when the sweep has ended."""
     from rich.live import Live
 
     if console.is_terminal:
-        board = LiveBoard(plan, store, slots, console)
+        board = LiveBoard(plan, store, at_once, console)
         with Live(board, console=console, refresh_per_second=1, transient=True):
             yield board
     else:
-        yield PlainBoard(plan, store, slots, console)
+        yield PlainBoard(plan, store, at_once, console)
 
 
 def _first_number(names: Sequence[str], metrics: Mapping[str, Any]) -> str:

@@ -64,13 +64,13 @@ class Estimate:
         return None if each is None or steps is None else each * max(steps - done, 0)
 
 
-def wall_seconds(runs: Iterable[float | None], slots: int) -> float | None:
+def wall_seconds(runs: Iterable[float | None], at_once: int) -> float | None:
     """How long runs take, so many at the same time; None if that of one is not known."""
     each = list(runs)
     known = [seconds for seconds in each if seconds is not None]
     if len(known) < len(each):
         return None
-    return max(sum(known) / slots, max(known, default=0.0))
+    return max(sum(known) / at_once, max(known, default=0.0))
 
 
 def in_words(seconds: float) -> str:

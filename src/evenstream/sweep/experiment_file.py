@@ -52,6 +52,7 @@ from pathlib import PurePath
 from typing import Any
 
 from evenstream.errors import EvenstreamError, InputError, UnknownName
+from evenstream.measures import ENTRIES
 from evenstream.options_text import option_types
 from evenstream.run.config import RunConfig
 from evenstream.sweep.experiment import (
@@ -64,11 +65,7 @@ from evenstream.sweep.experiment import (
     Value,
 )
 
-METRICS = (
-    "A_T", "F_T", "A_AUC", "A_T_cbl", "A_T_cbl_classes", "F_T_literal", "F_T_mammoth", "BWT", "FWT",
-    "ECE", "recency_bias", "prediction_share", "prequential_accuracy", "average_accuracy",
-    "accuracy_matrix", "train_seconds", "eval_seconds", "samples_per_second",
-)  # fmt: skip
+METRICS = (*ENTRIES, "prediction_share", "average_accuracy", "accuracy_matrix")
 """Entries of `metrics.json` that an experiment may report."""
 
 _FIELDS = option_types(RunConfig).keys() - {"seed", "weights_sha256"}

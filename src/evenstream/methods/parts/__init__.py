@@ -1,1 +1,1 @@
-"""Building blocks that several methods share, each written once."""
+"""Building blocks that methods share, and mathematics that stands by itself."""

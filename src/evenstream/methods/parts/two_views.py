@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from evenstream.augment import Preprocess
+from evenstream.learner.part import Need
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
-from evenstream.methods.base import Method, Need
+from evenstream.methods.base import Method
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
@@ -21,11 +22,14 @@ class TwoViews(Method):
 
     own_view: ClassVar[str] = "resized-crop0.2{size}+flip+jitter+gray"
     """The augmentation of the article; {size} is for the learner's, if it has one."""
-    needs: ClassVar[frozenset[Need]] = frozenset({"memory"})
-
     view: Literal["own", "stream"] = "own"
     """The augmented view of images: the article's, or the one that other methods get. Inputs that
     are no images get the latter."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """A memory to replay from."""
+        return frozenset({"memory"})
 
     def on_setup(self, learner: Learner) -> None:
         """Make the second view; normalisation and size are the learner's."""

@@ -66,7 +66,7 @@ def online(series: Sequence[Series], runs: Sequence[Run]) -> str:
 
 def _area(series: Series, runs: Sequence[Run]) -> str:
     """Return the mean A_AUC of a method."""
-    found = [number(run.metrics.get(AREA.key)) for run in runs if run.method == series.name]
+    found = [number(run.metrics.get(AREA.name)) for run in runs if run.method == series.name]
     known = [value for value in found if value is not None]
     return f"{plain(sum(known) / len(known))} %" if known else "–"
 

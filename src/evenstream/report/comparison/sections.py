@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenstream.measures import Metric
 from evenstream.report.comparison.content import Content
-from evenstream.report.comparison.measures import AREA, FURTHER, Measure, known
+from evenstream.report.comparison.measures import AREA, FURTHER, known, title
 from evenstream.report.comparison.summary import pairs
 from evenstream.report.comparison.words import difference_sentence
 from evenstream.report.formats import common, count, format_interval, seconds_digits, verdict
@@ -83,7 +84,7 @@ def results(content: Content) -> str:
     measured = common(run.online.get("statement") for run in content.finished)
     heads = [
         ("Final accuracy, A<sub>T</sub>", "%, higher is better"),
-        *[("While learning, A<sub>AUC</sub>", m.unit) for m in area],
+        *[("While learning, A<sub>AUC</sub>", m.reading) for m in area],
         ("Forgetting, F<sub>T</sub>", "points, lower is better"),
         ("Seeds", ""),
         ("Training time", "seconds"),
@@ -116,19 +117,19 @@ def further(content: Content) -> str:
     if not measures:
         return ""
     rows = [
-        _stack_row(s, {m.name: _measured(content.summary[s.name], m) for m in measures})
+        _stack_row(s, {title(m): _measured(content.summary[s.name], m) for m in measures})
         for s in content.series
     ]
-    table = _stack("After the last task.", [(m.name, m.unit) for m in measures], rows)
-    meanings = "".join(f"<dt>{m.name}</dt><dd>{m.meaning}</dd>" for m in measures)
+    table = _stack("After the last task.", [(title(m), m.reading) for m in measures], rows)
+    meanings = "".join(f"<dt>{title(m)}</dt><dd>{m.meaning}</dd>" for m in measures)
     words = details("What these are", f'<dl class="meanings">{meanings}</dl>')
     return card("further", "Further measures", f"{scroll(table, 'Further measures')}\n{words}")
 
 
-def _measured(entry: Mapping[str, Any], measure: Measure) -> str:
-    """Return mean and deviation of a measure, or a dash."""
-    found = entry.get(measure.key, {"mean": None, "std": None})
-    return spread({k: found[k] and measure.factor * found[k] for k in ("mean", "std")})
+def _measured(entry: Mapping[str, Any], metric: Metric) -> str:
+    """Return mean and deviation of a metric, or a dash."""
+    found = entry.get(metric.name, {"mean": None, "std": None})
+    return spread({k: found[k] and metric.factor * found[k] for k in ("mean", "std")})
 
 
 def _stack(caption: str, heads: Sequence[tuple[str, str]], rows: list[str]) -> str:
@@ -185,7 +186,7 @@ seeds is an unlikely explanation; if it includes zero, more seeds are needed to 
 
 def _differences_table(found: Sequence[tuple[str, str, Mapping[str, Any]]]) -> str:
     """Return all differences in numbers."""
-    columns = {"A_T": "Accuracy", AREA.key: "While learning", "F_T": "Forgetting"}
+    columns = {"A_T": "Accuracy", AREA.name: "While learning", "F_T": "Forgetting"}
     shown = [key for key in columns if any(key in difference for *_, difference in found)]
     rows = []
     for method, baseline, difference in found:

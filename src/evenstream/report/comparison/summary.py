@@ -50,7 +50,7 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for method, seeds in groups.items():
         minus = {earlier: _difference(seeds, groups[earlier]) for earlier in summary}
-        further = {m.key: _spread(seeds, m.key) for m in (AREA, *FURTHER)}
+        further = {m.name: _spread(seeds, m.name) for m in (AREA, *FURTHER)}
         summary[method] = {
             "A_T": _spread(seeds, "A_T"),
             "F_T": _spread(seeds, "F_T"),
@@ -99,7 +99,7 @@ def _results_table(summary: Mapping[str, Any]) -> Table:
         table.add_row(
             Text(name),
             format_spread(entry["A_T"]),
-            *([format_spread(entry.get(AREA.key, _UNKNOWN))] if area else []),
+            *([format_spread(entry.get(AREA.name, _UNKNOWN))] if area else []),
             format_spread(entry["F_T"]),
             str(len(entry["seeds"])),
             format_spread(entry["train_seconds"], seconds_digits(entry)),
@@ -141,9 +141,9 @@ def _difference(later: _Seeds, earlier: _Seeds) -> dict[str, Any]:
     """Return the differences on the common seeds."""
     seeds = [seed for seed in later if seed in earlier]
     both = [(later[seed], earlier[seed]) for seed in seeds]
-    found = {key: _interval(both, key) for key in ("A_T", "F_T", AREA.key)}
-    if found[AREA.key] is None:
-        del found[AREA.key]
+    found = {key: _interval(both, key) for key in ("A_T", "F_T", AREA.name)}
+    if found[AREA.name] is None:
+        del found[AREA.name]
     return {"seeds": seeds, **found}
 
 

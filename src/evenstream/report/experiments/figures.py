@@ -94,7 +94,7 @@ def _maps(outcome: Outcome, measured: Sequence[Measured], salt: str) -> Iterator
         values = np.array([[found.get((r, c), np.nan) for c in columns] for r in rows])
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         best = ""
-        if metric.better != "neither":
+        if metric.ranks:
             up = 1 if metric.better == "higher" else -1
             place = max(found, key=lambda place: up * found[place])
             best = f"best at {_short(down)} {place[0]}, {_short(across)} {place[1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from evenstream.report.experiments.metrics import Metric, metric_of
+from evenstream.measures import Metric, metric_of
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
 from evenstream.report.experiments.pivot import pivot
 from evenstream.report.experiments.table import Table, all_cells

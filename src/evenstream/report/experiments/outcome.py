@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import fmean
 
+from evenstream.measures import Metric, metric_of
 from evenstream.report.experiments.background import Background, Stated, distinct
 from evenstream.report.experiments.found import HOW, FoundRun
-from evenstream.report.experiments.metrics import Metric, metric_of, names_of, numbers
+from evenstream.report.experiments.metrics import names_of, numbers
 from evenstream.report.experiments.verdicts import SIGNS, Comparison, compare, judge
 from evenstream.statistics import Interval, mean_interval, paired_difference
 from evenstream.sweep.experiment import Cell, Experiment, Value
@@ -158,7 +159,7 @@ class Outcome:
             earlier = without and by_cell.get((later.scale, without, later.metric.name))
             seeds = _pairs(later, earlier, key) if earlier else ()
             timing = later.metric.timing or later.metric.name == _RATIO
-            if not earlier or not seeds or timing or later.metric.better == "neither":
+            if not earlier or not seeds or timing or not later.metric.ranks:
                 continue
             pairs = [(later.values[seed], earlier.values[seed]) for seed in seeds]
             ours, theirs = zip(*pairs, strict=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated, distinct
-from evenstream.report.experiments.metrics import Metric
 from evenstream.report.experiments.outcome import Measured, Outcome
 from evenstream.report.experiments.table import Table, all_cells
 from evenstream.report.experiments.verdicts import SIGNS

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated
-from evenstream.report.experiments.metrics import Metric
 from evenstream.statistics import Interval, Sample, difference_of_means, mean_std
 
 Verdict = Literal["better", "worse", "differs", "no clear difference", "one seed", "not compared"]
@@ -72,6 +72,6 @@ def judge(interval: Interval, metric: Metric) -> Verdict:
         return "one seed"
     if not interval.excludes_zero:
         return "no clear difference"
-    if metric.better == "neither":
+    if not metric.ranks:
         return "differs"
     return "better" if (interval.mean > 0) == (metric.better == "higher") else "worse"

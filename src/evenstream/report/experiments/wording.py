@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated
 from evenstream.report.experiments.found import FoundRun
-from evenstream.report.experiments.metrics import Metric
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.formats import plain
 from evenstream.statistics import Interval
@@ -76,10 +76,8 @@ def stated_text(stated: Stated, *, source: bool) -> str:
 
 def metric_text(metric: Metric) -> str:
     """A metric with its meaning, for a caption."""
-    parts = [metric.unit, f"{metric.better} is better" if metric.better != "neither" else ""]
-    inside = ", ".join(part for part in parts if part)
     words = "" if metric.words == metric.name else f": {metric.words}"
-    return f"{metric.name}{words}{f' ({inside})' if inside else ''}"
+    return f"{metric.name}{words}{f' ({metric.reading})' if metric.reading else ''}"
 
 
 def machines(runs: Iterable[FoundRun]) -> str:

@@ -30,8 +30,6 @@ class InferenceRule(Part):
     """Scores the seen classes. Scoring has no side effects."""
 
     name: ClassVar[str] = ""
-    needs: ClassVar[frozenset[str]] = frozenset()
-    """What the stream must provide, in the words of `Method.needs`."""
     asked_each_step: ClassVar[bool] = True
     """Whether it is cheap enough to measure the accuracy of every incoming batch."""
     gives_logits: ClassVar[bool] = False

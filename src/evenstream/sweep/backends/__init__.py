@@ -20,7 +20,7 @@ BackendName = Literal["local", "ray"]
 class Backend:
     """Makes runs; results do not depend on which one does."""
 
-    slots: int
+    at_once: int
     """How many runs at the same time."""
     work_off: Callable[[deque[Job], Work, StopFlag], Ending]
     """As `run.workers.work_off`."""

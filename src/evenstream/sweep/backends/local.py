@@ -12,5 +12,5 @@ from evenstream.sweep.backends import Backend
 @contextmanager
 def on_this_machine(jobs: int, threads: int) -> Iterator[Backend]:
     """A backend with a process for each run."""
-    slots = how_many(jobs, threads)
-    yield Backend(slots, lambda waiting, work, stop: work_off(waiting, work, slots, stop))
+    at_once = how_many(jobs, threads)
+    yield Backend(at_once, lambda waiting, work, stop: work_off(waiting, work, at_once, stop))

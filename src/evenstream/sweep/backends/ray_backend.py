@@ -45,11 +45,11 @@ def on_ray(jobs: int, threads: int, gpus: int, address: str | None) -> Iterator[
         _check_version()
         there = ray.cluster_resources()
         most = int(there.get("GPU" if gpus else "CPU", 1))
-        slots = how_many(jobs, gpus or threads, most)
+        at_once = how_many(jobs, gpus or threads, most)
         needs = {"num_cpus": threads, "num_gpus": gpus}
         yield Backend(
-            slots,
-            lambda waiting, work, stop: keep_busy(waiting, _Actors(work, needs), slots, stop),
+            at_once,
+            lambda waiting, work, stop: keep_busy(waiting, _Actors(work, needs), at_once, stop),
         )
     finally:
         if ours:
