@@ -21,6 +21,7 @@ NO_RESULT_DEPENDS_ON = {
 """Fields that are no part of a run's key, and why."""
 
 
+@cache
 def run_key(config: RunConfig) -> str:
     """The name of a run: 16 hexadecimal digits from everything that its result depends on.
 
