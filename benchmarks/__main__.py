@@ -37,7 +37,7 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=int, default=200, help="A/B pairs of a line")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="time for a line, if the pairs take longer"
+        "--seconds", type=float, default=4.0, help="time for a line, if the pairs take longer"
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results.json"))
     args = parser.parse_args()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEWEST_PAIRS = 5
+FEWEST_PAIRS = 3
 
 
 @dataclass(frozen=True)

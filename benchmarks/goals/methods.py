@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from benchmarks import parts
 from benchmarks.line import Line
@@ -13,7 +14,7 @@ from evenstream import Learner
 NETWORK, MEMORY, CLASSES, CURRENT = "slim-resnet18", 500, 50, 10
 """The memory holds 50 classes; the last ten of them are arriving."""
 B = M = parts.BATCH
-SMALL = 8
+SMALL = 4
 """The batch of OCM, which makes 33 views of each row."""
 
 
@@ -59,9 +60,11 @@ OTHERS = {
 
 def lines(patience: Patience) -> Iterator[Line]:
     """With a full memory."""
+    er = cache(lambda memory, batch: _learner("er", memory, batch))
     for method, passes in THEORY.items():
-        learner, er = (_learner(name, passes) for name in (method, "er"))
-        calls = (_steps(learner, passes), _steps(er, passes), _bare(learner, passes))
+        learner = _learner(method, passes.memory, passes.batch)
+        own_er = _steps(er(passes.memory, passes.batch), passes)
+        calls = (_steps(learner, passes), own_er, _bare(learner, passes))
         own, of_er, bare = take_turns(*calls, patience=patience, warm_up=1)
         theory = f"theory {passes.over_er():.2f}"
         yield Line(5, f"{method} step / er step, {NETWORK}", Ratio.of(own, of_er), note=theory)
@@ -73,16 +76,16 @@ def other_lines(patience: Patience) -> Iterator[Line]:
     """The methods that are not expensive, and those with LAS."""
     for method, steps in OTHERS.items():
         passes = Passes((), steps=steps)
-        own, of_er = (_steps(_learner(name, passes), passes) for name in (method, "er"))
+        own, of_er = (
+            _steps(_learner(name, passes.memory, passes.batch), passes) for name in (method, "er")
+        )
         ratio = alternate(own, of_er, patience, warm_up=1)
         yield Line(5, f"{method} step / er step, {NETWORK}", ratio)
 
 
-def _learner(method: str, passes: Passes) -> Learner:
+def _learner(method: str, memory: int, batch: int) -> Learner:
     """A learner in its second task, with a full memory."""
-    learner = parts.learner_after(
-        method, NETWORK, memory=passes.memory, batch=passes.batch, n_classes=CLASSES
-    )
+    learner = parts.learner_after(method, NETWORK, memory=memory, batch=batch, n_classes=CLASSES)
     learner.end_task()
     learner.start_task()
     return learner

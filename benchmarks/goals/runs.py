@@ -16,8 +16,8 @@ EVENSTREAM = [sys.executable, "-m", "evenstream.cli.main"]
 COMPARE = ["compare", "er", "er-las", "--stream", "c-digits", "--network", "convnet",
            "--seeds", "2", "--epochs", "10"]  # fmt: skip
 """Four runs of a quarter of a minute: short beside a run on real images, not beside its start."""
-PAPER = ["paper", "run", "augmentation", "--scale", "smoke", "--seeds", "10"]
-"""Forty runs of a second or two."""
+PAPER = ["paper", "run", "augmentation", "--scale", "smoke", "--seeds", "8"]
+"""Thirty-two runs of a second or two."""
 HELP_SECONDS = 0.5
 
 

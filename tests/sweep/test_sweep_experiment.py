@@ -362,9 +362,11 @@ def test_a_file_needs_a_grid_only(tmp_path):
     found = read_experiment(path)
     assert (found.name, found.title, found.seeds) == ("my-tau", "my-tau", 5)
     assert (found.metrics, found.rows) == (("A_T", "F_T"), ("method",))
-    path.with_name("My tau.toml").write_text(path.read_text())
+    other = path.rename(tmp_path / "My_tau (2).toml")
+    assert read_experiment(other).name == "my-tau-2"
+    other.write_text('name = "My tau"\n' + other.read_text())
     with pytest.raises(InputError, match="name must consist of a-z, 0-9 and single -, not 'My tau"):
-        read_experiment(tmp_path / "My tau.toml")
+        read_experiment(other)
 
 
 def test_missing_grids_and_files(tmp_path):

@@ -79,7 +79,7 @@ def read_experiment(file: Traversable) -> Experiment:
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read as TOML: {error}") from None
     try:
-        experiment = _parse(values, unnamed=PurePath(file.name).stem)
+        experiment = _parse(values, unnamed=_name_of(file.name))
         _check(experiment)
     except EvenstreamError as error:
         raise InputError(f"{file}: {error}") from None
@@ -240,6 +240,11 @@ def _check(experiment: Experiment) -> None:
     for scale in experiment.scale_names:
         _check_scale(experiment, scale)
     _check_matches(experiment)
+
+
+def _name_of(file: str) -> str:
+    """The name of an experiment that has none but its file's: my_Sweep.toml is my-sweep."""
+    return re.sub("[^a-z0-9]+", "-", PurePath(file).stem.lower()).strip("-")
 
 
 def _check_name(what: str, name: str) -> None:
