@@ -96,6 +96,22 @@ def test_request_to_stop(tmp_path):
     assert len(jobs) == 1
 
 
+def test_a_bug_is_shown_with_its_traceback(tmp_path):
+    """Workers write where the command writes that started them."""
+    script = tmp_path / "parent.py"
+    script.write_text(f"""
+import sys, threading
+sys.path.insert(0, {str(HERE)!r})
+from collections import deque
+import worker_jobs
+from evenstream.run.workers import work_off
+if __name__ == "__main__":
+    list(work_off(deque([14]), worker_jobs.square, 1, threading.Event()))
+""")
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert "Traceback" in ended.stderr and "14 is a bug" in ended.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_workers_do_not_outlive_their_parent(tmp_path, number):
     """Killed or interrupted twice, the parent leaves no process that goes on writing."""
