@@ -1,5 +1,8 @@
 """A convolution that chooses how it is computed, by its shapes and by what the processor can do.
 
+float32 on a CPU. Kernels of 3x3 with many channels take a quarter of the multiplications by
+Winograd's algorithm (`winograd.py`).
+
 Weight gradients. On a CPU, oneDNN's kernel for the weight gradient is slow where an image has few
 positions and many channels: the late stages of a ResNet, and with them most of the backward pass.
 There the same gradient is faster as one product of two matrices, the output's gradient and the
@@ -21,7 +24,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from evenstream.networks import winograd
+
 Pair = tuple[int, int]
+
+FEWEST_CHANNELS = 64
+"""With fewer, Winograd's maps of the tiles cost more than it saves."""
+FEWEST_TILES = 32
+"""With fewer, its map of the kernels does."""
 
 
 class Convolution(nn.Conv2d):
@@ -42,13 +52,26 @@ class Convolution(nn.Conv2d):
         dtype = x.dtype
         if torch.is_autocast_enabled("cpu") and dtype != torch.float64:  # which it leaves alone
             dtype = torch.get_autocast_dtype("cpu")
-        by_matrix = self._needs_gradient() and self._few_positions(x)
         in_float32 = dtype == torch.bfloat16 and not has_bfloat16()
+        if (in_float32 or dtype in (torch.float32, torch.float64)) and self._many_channels(x):
+            wide = torch.float32 if in_float32 else dtype
+            rounded = (factor.to(dtype).to(wide) for factor in (x, self.weight))
+            return winograd.convolve(*rounded).to(dtype)
+        by_matrix = self._needs_gradient() and self._few_positions(x)
         if not (by_matrix or in_float32):
             return super().forward(x)
         how = _How(_pair(self.stride), _pair(self.padding), by_matrix, in_float32)
         out: Tensor = _Convolve.apply(x.to(dtype), self.weight.to(dtype), how)  # type: ignore[no-untyped-call]
         return out
+
+    def _many_channels(self, x: Tensor) -> bool:
+        """Whether Winograd's algorithm saves more than its maps cost."""
+        return (
+            self.kernel_size == (3, 3)
+            and self.stride == (1, 1)
+            and min(self.in_channels, self.out_channels) >= FEWEST_CHANNELS
+            and winograd.count_tiles(x) >= FEWEST_TILES
+        )
 
     def _needs_gradient(self) -> bool:
         return torch.is_grad_enabled() and self.weight.requires_grad
