@@ -1,4 +1,4 @@
-"""The convolution's own weight gradient equals PyTorch's, and is used only where it should be."""
+"""However a convolution is computed, it is PyTorch's; each way is used where it should be."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from evenstream import networks
-from evenstream.networks import convolution
+from evenstream.networks import convolution, winograd
 from evenstream.networks.convolution import Convolution
 
 
@@ -41,6 +41,20 @@ def matrix_calls(monkeypatch):
         return made(*args)
 
     monkeypatch.setattr(convolution, "_weight_gradient", counted)
+    return calls
+
+
+@pytest.fixture
+def winograd_calls(monkeypatch):
+    """Counts the convolutions that were made by Winograd's algorithm."""
+    calls = []
+    made = winograd.convolve
+
+    def counted(x, weight):
+        calls.append(x.dtype)
+        return made(x, weight)
+
+    monkeypatch.setattr(winograd, "convolve", counted)
     return calls
 
 
@@ -80,6 +94,49 @@ def test_the_matrix_product_is_for_few_positions_and_many_channels(
     layer = Convolution(inputs, 2, size)
     layer(torch.randn(2, inputs, positions, positions)).sum().backward()
     assert bool(matrix_calls) == matrix
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "size", "stride", "rows", "height", "used"),
+    [
+        (64, 64, 3, 1, 8, 6, True),
+        (63, 64, 3, 1, 8, 6, False),
+        (64, 63, 3, 1, 8, 6, False),
+        (64, 64, 5, 1, 8, 6, False),
+        (64, 64, 3, 2, 8, 6, False),
+        (64, 64, 3, 1, 7, 6, False),  # 28 tiles
+        (64, 64, 3, 1, 1, 128, False),
+        (64, 64, 3, 1, 2, 30, True),
+    ],
+)
+def test_winograd_is_for_3x3_kernels_with_many_channels(
+    winograd_calls, inputs, outputs, size, stride, rows, height, used
+):
+    layer = Convolution(inputs, outputs, size, stride)
+    x = torch.randn(rows, inputs, height, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), plain_twin(layer)(x), rtol=1e-3, atol=1e-4)
+    layer(x)
+    assert len(winograd_calls) == 2 * used
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_winograd_multiplies_in_float32_only(monkeypatch, winograd_calls, native):
+    monkeypatch.setattr(convolution, "has_bfloat16", lambda: native)
+    torch.manual_seed(0)
+    layer, x = Convolution(64, 64, 3), torch.randn(8, 64, 8, 8)
+    weigh = torch.randn(8, 64, 8, 8)
+    exact = outputs_and_gradients(plain_twin(layer), x, weigh)
+    with torch.autocast("cpu", torch.bfloat16):
+        mine = outputs_and_gradients(layer, x, weigh)
+    assert winograd_calls == ([] if native else [torch.float32])
+    assert mine[0].dtype == torch.bfloat16 and mine[2].dtype == torch.float32
+    for a, b in zip(mine, exact, strict=True):
+        assert 1e-4 * b.norm() < (a - b).norm() < 0.01 * b.norm()
+    layer.half()
+    with torch.no_grad():
+        layer(x.half())
+    assert torch.float16 not in winograd_calls
 
 
 def test_without_a_gradient_it_is_not_used(matrix_calls):
@@ -185,10 +242,10 @@ def test_what_it_does_not_speed_up_goes_to_pytorch(matrix_calls):
 
 
 @pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last])
-def test_a_whole_network_has_pytorchs_gradients(monkeypatch, matrix_calls, format):
+def test_a_whole_network_has_pytorchs_gradients(monkeypatch, matrix_calls, winograd_calls, format):
     torch.manual_seed(0)
     network = networks.build("slim-resnet18", (3, 32, 32)).double().to(memory_format=format)
-    x = torch.rand(4, 3, 32, 32, dtype=torch.float64)
+    x = torch.rand(32, 3, 32, 32, dtype=torch.float64)
 
     def gradients():
         network.zero_grad()
@@ -196,7 +253,8 @@ def test_a_whole_network_has_pytorchs_gradients(monkeypatch, matrix_calls, forma
         return [p.grad.clone() for p in network.parameters()]
 
     mine = gradients()
-    assert len(matrix_calls) == 4  # the four 3x3 layers of the last stage
+    assert len(winograd_calls) == 6  # of the last two stages, all but the one with a stride
+    assert len(matrix_calls) == 1  # that of the last stage
     monkeypatch.setattr(Convolution, "forward", nn.Conv2d.forward)
     for a, b in zip(mine, gradients(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)

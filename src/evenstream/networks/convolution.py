@@ -71,6 +71,7 @@ class Convolution(nn.Conv2d):
             and self.stride == (1, 1)
             and min(self.in_channels, self.out_channels) >= FEWEST_CHANNELS
             and winograd.count_tiles(x) >= FEWEST_TILES
+            and len(x) > 1  # gradients of single rows (torch.func) are PyTorch's anyway
         )
 
     def _needs_gradient(self) -> bool:

@@ -10,8 +10,8 @@ Equal to the plain sum but for rounding, in float32 about 1e-5 of the largest nu
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +24,16 @@ SEEN = TILE + 2
 AT_ONCE = 256
 """Tiles that are computed together: about as many as stay in the processor's cache."""
 
+
+def _map(*of_one_direction: tuple[float, ...]) -> dict[torch.dtype, Tensor]:
+    """A map in both directions, as one matrix."""
+    one = torch.tensor(of_one_direction, dtype=torch.float64)
+    both = torch.kron(one, one)
+    return {torch.float32: both.float(), torch.float64: both}
+
+
 # In one direction: the maps of a tile's inputs, of a kernel, and of the products to the outputs.
-_INPUTS = (
+_INPUTS = _map(
     (4, 0, -5, 0, 1, 0),
     (0, -4, -4, 1, 1, 0),
     (0, 4, -4, -1, 1, 0),
@@ -33,7 +41,7 @@ _INPUTS = (
     (0, 2, -1, -2, 1, 0),
     (0, 4, 0, -5, 0, 1),
 )
-_KERNEL = (
+_KERNEL = _map(
     (1 / 4, 0, 0),
     (-1 / 6, -1 / 6, -1 / 6),
     (-1 / 6, 1 / 6, -1 / 6),
@@ -41,21 +49,31 @@ _KERNEL = (
     (1 / 24, -1 / 12, 1 / 6),
     (0, 0, 1),
 )
-_OUTPUTS = (
+_OUTPUTS = _map(
     (1, 1, 1, 1, 1, 0),
     (0, 1, -1, 2, -2, 0),
     (0, 1, 1, 4, 4, 0),
     (0, 1, -1, 8, -8, 1),
 )
 
-# In one direction: where a tile's six inputs lie among the places of the tiles' outputs. The inner
-# four are in the tile's own place, the outer two in that of the tile before and of the one after.
-# Each is (inputs, outputs, whose inputs, whose place).
+
+class _Place(NamedTuple):
+    """In one direction: where inputs of a tile lie among the outputs of the tiles."""
+
+    inputs: slice
+    outputs: slice
+    whose: slice
+    """Of which tiles the inputs are."""
+    where: slice
+    """In the place of which tiles they lie."""
+
+
 _PLACES = (
-    (slice(1, 5), slice(0, 4), slice(None), slice(None)),
-    (slice(0, 1), slice(3, 4), slice(1, None), slice(None, -1)),
-    (slice(5, 6), slice(0, 1), slice(None, -1), slice(1, None)),
+    _Place(slice(1, 5), slice(0, 4), slice(None), slice(None)),
+    _Place(slice(0, 1), slice(3, 4), slice(1, None), slice(None, -1)),
+    _Place(slice(5, 6), slice(0, 1), slice(None, -1), slice(1, None)),
 )
+"""The inner four in the place of the tile itself, the outer two in those before and after it."""
 
 
 def count_tiles(x: Tensor) -> int:
@@ -66,10 +84,11 @@ def count_tiles(x: Tensor) -> int:
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
     """`F.conv2d(x, weight, padding=1)` for kernels of 3x3."""
-    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        out: Tensor = _Convolve.apply(x, weight)[0]  # type: ignore[no-untyped-call]
-        return out
-    return _outputs(x, _mapped_kernels(weight))
+    with torch.autocast("cpu", enabled=False):
+        if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+            out: Tensor = _Convolve.apply(x, weight)[0]  # type: ignore[no-untyped-call]
+            return out
+        return _outputs(x, _mapped_kernels(weight))
 
 
 class _Convolve(torch.autograd.Function):
@@ -94,78 +113,75 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: None) -> tuple[Tensor | None, Tensor | None]:
         x, weight, kernels, *tiles = ctx.saved_tensors
-        for_x, for_weight = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # derivatives of the gradients are wanted: PyTorch's have some
-            return _plain_gradients(gradient, x, weight, (for_x, for_weight, False))
-        return _gradients(gradient, x, kernels, tiles, for_x, for_weight)
+        wanted = ctx.needs_input_grad
+        with torch.autocast("cpu", enabled=False):
+            if torch.is_grad_enabled():  # gradients of gradients are wanted, which PyTorch's have
+                return _plain_gradients(gradient, x, weight, wanted)
+            return _gradients(gradient, x, kernels, tiles, wanted)
 
 
-@torch.autocast("cpu", enabled=False)
 def _mapped_kernels(weight: Tensor) -> Tensor:
     """Of each kernel 36 numbers: (36, outputs, inputs)."""
     outputs, inputs = weight.shape[:2]
     kernels = weight.permute(0, 2, 3, 1).reshape(outputs, 9, inputs)
-    return (_map(_KERNEL, weight.dtype) @ kernels).transpose(0, 1)
+    return (_KERNEL[weight.dtype] @ kernels).transpose(0, 1)
 
 
-@torch.autocast("cpu", enabled=False)
 def _outputs(x: Tensor, kernels: Tensor, mapped: list[Tensor] | None = None) -> Tensor:
     """The output map. Of each part's tiles 36 numbers go to `mapped`: (36, tiles, inputs)."""
     (down, right), (outputs, inputs) = _grid(x), kernels.shape[1:]
-    of_inputs, of_outputs = _map(_INPUTS, x.dtype), _map(_OUTPUTS, x.dtype)
-    out = x.new_empty(len(x), down, TILE, right, TILE, outputs)
-    some = _rows_at_once(x)
-    for images, place in zip(x.split(some), out.split(some), strict=True):
-        tiles = (of_inputs @ _cut(images)).view(SEEN**2, -1, inputs)
+    of_inputs, of_outputs = _INPUTS[x.dtype], _OUTPUTS[x.dtype]
+    of_both = x.new_empty(()) + kernels.new_empty(())  # under vmap: with the dimension of either
+    out = of_both.new_empty(len(x), down, TILE, right, TILE, outputs)
+    for part in _parts(x):
+        tiles = (of_inputs @ _cut(x[part])).view(SEEN**2, -1, inputs)
         found = of_outputs @ (tiles @ kernels.mT).view(SEEN**2, -1)
-        found = found.view(TILE, TILE, len(images), down, right, outputs)
-        place.copy_(found.permute(2, 3, 0, 4, 1, 5))
+        found = found.view(TILE, TILE, -1, down, right, outputs)
+        out[part] = found.permute(2, 3, 0, 4, 1, 5)
         if mapped is not None:
             mapped.append(tiles)
     return _joined(out, x)
 
 
-@torch.autocast("cpu", enabled=False)
 def _gradients(
-    gradient: Tensor,
-    x: Tensor,
-    kernels: Tensor,
-    mapped: list[Tensor],
-    for_x: bool,
-    for_weight: bool,
+    gradient: Tensor, x: Tensor, kernels: Tensor, mapped: list[Tensor], wanted: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the images and of the kernels: the transposed maps, from the last to the first."""
+    """Gradients of the images and of the kernels: the maps transposed, the last one first."""
     (down, right), (outputs, inputs) = _grid(x), kernels.shape[1:]
-    of_inputs, of_outputs = _map(_INPUTS, x.dtype), _map(_OUTPUTS, x.dtype)
-    of_kernels = x.new_empty(SEEN**2, outputs, inputs)
-    of_images = x.new_empty(len(x), down, TILE, right, TILE, inputs)
-    some = _rows_at_once(x)
-    padded = F.pad(
-        gradient.permute(0, 2, 3, 1), (0, 0, 0, -x.shape[3] % TILE, 0, -x.shape[2] % TILE)
-    )
-    blocks = padded.view(len(x), down, TILE, right, TILE, outputs).split(some)
-    for i, (block, place, tiles) in enumerate(
-        zip(blocks, of_images.split(some), mapped, strict=True)
-    ):
-        products = of_outputs.t() @ block.permute(2, 4, 0, 1, 3, 5).reshape(TILE**2, -1)
+    of_inputs, of_outputs = _INPUTS[x.dtype], _OUTPUTS[x.dtype]
+    of_images = gradient.new_empty(len(x), down, TILE, right, TILE, inputs)
+    of_kernels = gradient.new_empty(SEEN**2, outputs, inputs)
+    missing = (0, 0, 0, -x.shape[3] % TILE, 0, -x.shape[2] % TILE)
+    blocks = F.pad(gradient.permute(0, 2, 3, 1), missing)
+    blocks = blocks.reshape(len(x), down, TILE, right, TILE, outputs)
+    for i, (part, tiles) in enumerate(zip(_parts(x), mapped, strict=True)):
+        products = of_outputs.t() @ blocks[part].permute(2, 4, 0, 1, 3, 5).reshape(TILE**2, -1)
         products = products.view(SEEN**2, -1, outputs)
-        if for_weight:
-            of_kernels.baddbmm_(products.mT, tiles, beta=min(i, 1))
-        if for_x:
+        if wanted[0]:
             found = of_inputs.t() @ (products @ kernels).view(SEEN**2, -1)
-            _add_tiles(found.view(SEEN, SEEN, -1, down, right, inputs), place)
-    of_weight = _map(_KERNEL, x.dtype).t() @ of_kernels.view(SEEN**2, -1)
+            _add_tiles(found.view(SEEN, SEEN, -1, down, right, inputs), of_images[part])
+        if wanted[1]:
+            of_kernels.baddbmm_(products.mT, tiles, beta=min(i, 1))  # the first starts the sum
     return (
-        _joined(of_images, x) if for_x else None,
-        of_weight.view(3, 3, outputs, inputs).permute(2, 3, 0, 1) if for_weight else None,
+        _joined(of_images, x) if wanted[0] else None,
+        _unmapped_kernels(of_kernels) if wanted[1] else None,
     )
 
 
-def _plain_gradients(gradient: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, ...]) -> Any:
+def _unmapped_kernels(gradient: Tensor) -> Tensor:
+    """The gradient of the kernels out of that of the mapped kernels."""
+    found = _KERNEL[gradient.dtype].t() @ gradient.view(SEEN**2, -1)
+    return found.view(3, 3, *gradient.shape[1:]).permute(2, 3, 0, 1)
+
+
+def _plain_gradients(
+    gradient: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
     ones = (1, 1)
-    return torch.ops.aten.convolution_backward(
-        gradient, x, weight, None, ones, ones, ones, False, (0, 0), 1, wanted
-    )[:2]
+    of_images, of_weight, _ = torch.ops.aten.convolution_backward(
+        gradient, x, weight, None, ones, ones, ones, False, (0, 0), 1, (*wanted, False)
+    )
+    return of_images, of_weight
 
 
 def _grid(x: Tensor) -> tuple[int, int]:
@@ -173,9 +189,11 @@ def _grid(x: Tensor) -> tuple[int, int]:
     return -(-x.shape[2] // TILE), -(-x.shape[3] // TILE)
 
 
-def _rows_at_once(x: Tensor) -> int:
+def _parts(x: Tensor) -> list[slice]:
+    """The images that are computed together."""
     down, right = _grid(x)
-    return max(1, AT_ONCE // (down * right))
+    some = max(1, AT_ONCE // (down * right))
+    return [slice(first, first + some) for first in range(0, len(x), some)]
 
 
 def _cut(images: Tensor) -> Tensor:
@@ -190,25 +208,17 @@ def _cut(images: Tensor) -> Tensor:
 def _add_tiles(tiles: Tensor, place: Tensor) -> None:
     """The reverse of `_cut`, into the places of the outputs: where tiles overlap, their sum."""
     tiles = tiles.permute(2, 3, 0, 4, 1, 5)
-    for inner, down in enumerate(_PLACES):
-        for other, right in enumerate(_PLACES):
-            source = tiles[:, down[2], down[0], right[2], right[0]]
-            target = place[:, down[3], down[1], right[3], right[1]]
-            if inner == other == 0:
-                target.copy_(source)
-            else:
-                target.add_(source)
+    for down, right in product(_PLACES, repeat=2):
+        found = tiles[:, down.whose, down.inputs, right.whose, right.inputs]
+        target = place[:, down.where, down.outputs, right.where, right.outputs]
+        if down is right is _PLACES[0]:  # everywhere, so it starts the sum
+            target.copy_(found)
+        else:
+            target.add_(found)
 
 
 def _joined(blocks: Tensor, x: Tensor) -> Tensor:
     """Images of the size of `x` out of blocks of 4x4."""
     rows, down, _, right, _, channels = blocks.shape
-    images = blocks.view(rows, down * TILE, right * TILE, channels).permute(0, 3, 1, 2)
-    return images[:, :, : x.shape[2], : x.shape[3]].contiguous(memory_format=torch.channels_last)
-
-
-@cache
-def _map(of_one_direction: tuple[tuple[float, ...], ...], dtype: torch.dtype) -> Tensor:
-    """The map in both directions, as one matrix."""
-    one = torch.tensor(of_one_direction, dtype=torch.float64)
-    return torch.kron(one, one).to(dtype)
+    images = blocks.view(rows, down * TILE, right * TILE, channels)
+    return images[:, : x.shape[2], : x.shape[3]].contiguous().permute(0, 3, 1, 2)
