@@ -13,9 +13,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.goals import criterion, evaluation, flat, methods, runs, step
+from benchmarks.goals import criterion, evaluation, flat, layers, methods, runs, step
 from benchmarks.timing import Patience
 from evenstream.run.environment import describe_environment
+from evenstream.run.machine import use_machine
 
 GROUPS = {
     "step": step.lines,
@@ -25,15 +26,16 @@ GROUPS = {
     "runs": runs.lines,
     "evaluation": evaluation.lines,
     "other-methods": methods.other_lines,
+    "layers": layers.lines,
 }
-UNASKED = [name for name in GROUPS if name != "other-methods"]
+UNASKED = [name for name in GROUPS if name not in ("other-methods", "layers")]
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "groups", nargs="*", help=f"some of {', '.join(GROUPS)} (default: all but the last)"
+        "groups", nargs="*", help=f"some of {', '.join(GROUPS)} (default: all but the last two)"
     )
     parser.add_argument("--pairs", type=int, default=200, help="A/B pairs of a line")
     parser.add_argument(
@@ -43,7 +45,7 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := set(args.groups) - set(GROUPS):
         parser.error(f"there is no group {', '.join(sorted(unknown))}")
-    torch.set_num_threads(1)
+    use_machine(1)
     torch.manual_seed(0)
     patience, found, start = Patience(args.pairs, args.seconds), [], time.perf_counter()
     for name in args.groups or UNASKED:

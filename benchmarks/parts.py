@@ -15,6 +15,7 @@ from evenstream.learner.classifier import Classifier
 from evenstream.networks.convolution import Convolution
 
 Call = Callable[[], object]
+Layer = Callable[[Tensor], Tensor]
 
 SHAPES = {
     "mlp": (1, 28, 28),

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import parts
+from evenstream.run.machine import use_machine
 
 KINDS = {
     "convolution, backward": ("convolution_backward",),
-    "its weight gradient as a matrix product": ("aten::mm", "aten::unfold", "aten::copy_"),
+    "convolution as products of matrices": ("aten::mm", "bmm", "aten::unfold", "aten::copy_"),
     "convolution, forward": ("mkldnn_convolution", "aten::convolution", "aten::_convolution"),
     "batch normalisation, both ways": ("batch_norm",),
 }
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--network", default="slim-resnet18", choices=parts.SHAPES)
     parser.add_argument("--steps", type=int, default=10)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    use_machine(1)
     rows = 2 * parts.BATCH
     plain = parts.plain_baseline(args.network)
     before = parts.bare_step(plain, rows, parts.SHAPES[args.network])
