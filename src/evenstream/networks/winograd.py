@@ -25,11 +25,9 @@ AT_ONCE = 256
 """Tiles that are computed together: about as many as stay in the processor's cache."""
 
 
-def _map(*of_one_direction: tuple[float, ...]) -> dict[torch.dtype, Tensor]:
-    """A map in both directions, as one matrix."""
-    one = torch.tensor(of_one_direction, dtype=torch.float64)
-    both = torch.kron(one, one)
-    return {torch.float32: both.float(), torch.float64: both}
+def _map(*rows: tuple[float, ...]) -> dict[torch.dtype, Tensor]:
+    matrix = torch.tensor(rows, dtype=torch.float64)
+    return {torch.float32: matrix.float(), torch.float64: matrix}
 
 
 # In one direction: the maps of a tile's inputs, of a kernel, and of the products to the outputs.
@@ -120,11 +118,18 @@ class _Convolve(torch.autograd.Function):
             return _gradients(gradient, x, kernels, tiles, wanted)
 
 
+def _both_ways(matrix: Tensor, squares: Tensor) -> Tensor:
+    """Squares of numbers, (n * n, any), mapped downwards and then to the right: (m * m, any)."""
+    m, n = matrix.shape
+    mapped_downwards = (matrix @ squares.reshape(n, -1)).view(m, n, -1)
+    return (matrix.expand(m, m, n) @ mapped_downwards).reshape(m * m, -1)
+
+
 def _mapped_kernels(weight: Tensor) -> Tensor:
     """Of each kernel 36 numbers: (36, outputs, inputs)."""
     outputs, inputs = weight.shape[:2]
-    kernels = weight.permute(0, 2, 3, 1).reshape(outputs, 9, inputs)
-    return (_KERNEL[weight.dtype] @ kernels).transpose(0, 1)
+    kernels = weight.permute(2, 3, 0, 1).reshape(9, -1)
+    return _both_ways(_KERNEL[weight.dtype], kernels).view(SEEN**2, outputs, inputs)
 
 
 def _outputs(x: Tensor, kernels: Tensor, mapped: list[Tensor] | None = None) -> Tensor:
@@ -134,8 +139,8 @@ def _outputs(x: Tensor, kernels: Tensor, mapped: list[Tensor] | None = None) -> 
     of_both = x.new_empty(()) + kernels.new_empty(())  # under vmap: with the dimension of either
     out = of_both.new_empty(len(x), down, TILE, right, TILE, outputs)
     for part in _parts(x):
-        tiles = (of_inputs @ _cut(x[part])).view(SEEN**2, -1, inputs)
-        found = of_outputs @ (tiles @ kernels.mT).view(SEEN**2, -1)
+        tiles = _both_ways(of_inputs, _cut(x[part])).view(SEEN**2, -1, inputs)
+        found = _both_ways(of_outputs, (tiles @ kernels.mT).view(SEEN**2, -1))
         found = found.view(TILE, TILE, -1, down, right, outputs)
         out[part] = found.permute(2, 3, 0, 4, 1, 5)
         if mapped is not None:
@@ -155,10 +160,10 @@ def _gradients(
     blocks = F.pad(gradient.permute(0, 2, 3, 1), missing)
     blocks = blocks.reshape(len(x), down, TILE, right, TILE, outputs)
     for i, (part, tiles) in enumerate(zip(_parts(x), mapped, strict=True)):
-        products = of_outputs.t() @ blocks[part].permute(2, 4, 0, 1, 3, 5).reshape(TILE**2, -1)
-        products = products.view(SEEN**2, -1, outputs)
+        some = blocks[part].permute(2, 4, 0, 1, 3, 5).reshape(TILE**2, -1)
+        products = _both_ways(of_outputs.t(), some).view(SEEN**2, -1, outputs)
         if wanted[0]:
-            found = of_inputs.t() @ (products @ kernels).view(SEEN**2, -1)
+            found = _both_ways(of_inputs.t(), (products @ kernels).view(SEEN**2, -1))
             _add_tiles(found.view(SEEN, SEEN, -1, down, right, inputs), of_images[part])
         if wanted[1]:
             of_kernels.baddbmm_(products.mT, tiles, beta=min(i, 1))  # the first starts the sum
@@ -170,7 +175,7 @@ def _gradients(
 
 def _unmapped_kernels(gradient: Tensor) -> Tensor:
     """The gradient of the kernels out of that of the mapped kernels."""
-    found = _KERNEL[gradient.dtype].t() @ gradient.view(SEEN**2, -1)
+    found = _both_ways(_KERNEL[gradient.dtype].t(), gradient.view(SEEN**2, -1))
     return found.view(3, 3, *gradient.shape[1:]).permute(2, 3, 0, 1)
 
 
