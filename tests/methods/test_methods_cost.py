@@ -34,7 +34,7 @@ class Counted(nn.Module):
 
 
 ACCURACY = [(4, False)]
-"""The accuracy of the incoming rows, where no training forward has their logits."""
+"""The accuracy of the incoming rows, where no other forward has their logits."""
 B, M = 4, 3
 
 
@@ -59,7 +59,7 @@ B, M = 4, 3
         ("mir:subsample=8", [(B, True), (8, False), (8, False), (B + M, True)]),
         # all twelve slots are candidates and judges: each is looked at once
         ("aser:per_class=12", [(12, False), (B, False), (B + M, True), (12, False), (B, False)]),
-        ("ocs", [(B, False), (M, False), (B // 2 + M, True), *ACCURACY]),
+        ("ocs", [(B, False), (M, False), (B // 2 + M, True)]),
         ("er-up", [(B + 2 * 2, True)]),  # two rows of each of the two absent classes
         ("er-down", [(1 + 1 + M, True), *ACCURACY]),  # one row of each of the two present classes
     ],

@@ -19,7 +19,6 @@ from evenstream.methods.mir import MaximallyInterfered
 from evenstream.methods.ocs import cosines, selection_scores
 from evenstream.methods.parts.per_sample import (
     full_gradients,
-    head_errors,
     head_gradients,
     mean_full_gradient,
     mean_head_gradient,
@@ -233,14 +232,18 @@ def network_and_rows():
 
 def test_per_sample_gradients_agree_with_one_backward_a_row():
     network, x, y = network_and_rows()
-    full, head = full_gradients(network, x, y), head_gradients(network, x, y)
+    (full, logits), (head, same_logits) = (
+        per_row(network, x, y) for per_row in (full_gradients, head_gradients)
+    )
+    torch.testing.assert_close(logits, network(x))
+    torch.testing.assert_close(same_logits, network(x))
     for row in range(5):
         loss = F.cross_entropy(network(x[row : row + 1]), y[row : row + 1])
         every = torch.autograd.grad(loss, list(network.parameters()))
         torch.testing.assert_close(full[row], torch.cat([g.flatten() for g in every]))
         together = torch.cat([every[-2], every[-1][:, None]], 1).flatten()
         torch.testing.assert_close(head[row], together)
-    delta, features = head_errors(network, x, y)
+    delta, features = network(x).softmax(1) - F.one_hot(y), network.features(x)
     torch.testing.assert_close(head @ head.T, (delta @ delta.T) * (features @ features.T + 1))
 
 
@@ -250,7 +253,7 @@ def test_the_gradient_of_the_mean_is_the_mean_of_the_gradients():
         (full_gradients, mean_full_gradient),
         (head_gradients, mean_head_gradient),
     ):
-        torch.testing.assert_close(of_all(network, x, y), per_row(network, x, y).mean(0))
+        torch.testing.assert_close(of_all(network, x, y), per_row(network, x, y)[0].mean(0))
 
 
 def test_ocs_head_only_is_exact_when_there_is_nothing_below_the_head():

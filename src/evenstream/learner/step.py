@@ -116,6 +116,10 @@ class Step:
                 self._logits[id(rows)] = logits.detach()
         return features, logits
 
+    def note_logits(self, rows: Rows, logits: Tensor) -> None:
+        """Logits of rows that a method has without `net`, so that nobody computes them again."""
+        self._logits[id(rows)] = logits
+
     def logits_of(self, rows: Rows) -> Tensor | None:
         """The logits that a group of this step's rows had in the forward of its view, if any."""
         return self._logits.get(id(rows))

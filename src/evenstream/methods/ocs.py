@@ -61,10 +61,11 @@ class OCS(ER):
         """One score for each incoming row; the memory's gradient is that of the replayed rows."""
         per_row, of_all = GRADIENTS[self.gradients]
         with evaluation_mode(step.network):
-            own = per_row(step.network, step.incoming.x, step.incoming.y)
+            own, logits = per_row(step.network, step.incoming.x, step.incoming.y)
             memory = own.new_zeros(own.shape[1])
             if len(replayed):
                 memory = of_all(step.network, replayed.x, replayed.y)
+        step.note_logits(step.incoming, logits)
         return selection_scores(own, memory, self.affinity)
 
     def stored_rows(self, step: Step) -> Tensor | None:

@@ -28,10 +28,11 @@ def fisher_diagonal(
     count = 0
     with evaluation_mode(network):
         for x, y in rows:
+            gradients, logits = named_gradients(network, x, y)
             weights = torch.ones(len(y), device=y.device)
             if form == "mammoth":
-                weights = network(x).softmax(1).gather(1, y.unsqueeze(1)).squeeze(1)
-            for name, gradient in named_gradients(network, x, y).items():
+                weights = logits.softmax(1).gather(1, y.unsqueeze(1)).squeeze(1)
+            for name, gradient in gradients.items():
                 sums[name] += torch.einsum("n,n...->...", weights, gradient.square())
             count += len(y)
     return {name: total / max(count, 1) for name, total in sums.items()}

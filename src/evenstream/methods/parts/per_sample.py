@@ -14,22 +14,20 @@ from evenstream.learner.classifier import Classifier
 from evenstream.learner.heads import CosineHead, cosines
 
 
-def head_errors(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """δ = softmax - onehot and the features h: a linear head's gradient of a row is δ ⊗ [h, 1]."""
+def head_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient of each row's loss with respect to head weight and bias, flattened; the logits.
+
+    A linear head's gradient of a row is δ ⊗ [h, 1], with δ = softmax - onehot and the features h.
+    """
     with torch.no_grad():
         features = network.features(x)
         logits = network.logits(features)
-    return logits.softmax(1) - F.one_hot(y, logits.shape[1]), features
-
-
-def head_gradients(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
-    """Gradient of each row's loss with respect to head weight and bias, flattened."""
-    delta, features = head_errors(network, x, y)
+    delta = logits.softmax(1) - F.one_hot(y, logits.shape[1])
     if isinstance(network.head, CosineHead):
         of_logits = _logit_gradients(network.head, features, network.width)
-        return (delta.unsqueeze(2) * of_logits).flatten(1)
+        return (delta.unsqueeze(2) * of_logits).flatten(1), logits
     extended = F.pad(features, (0, 1), value=1.0)
-    return torch.einsum("nc,nd->ncd", delta, extended).flatten(1)
+    return torch.einsum("nc,nd->ncd", delta, extended).flatten(1), logits
 
 
 def _logit_gradients(head: CosineHead, features: Tensor, width: int | None) -> Tensor:
@@ -43,29 +41,30 @@ def _logit_gradients(head: CosineHead, features: Tensor, width: int | None) -> T
 
 def mean_head_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
     """Gradient of the mean loss with respect to head weight and bias, flattened."""
-    return head_gradients(network, x, y).mean(0)
+    return head_gradients(network, x, y)[0].mean(0)
 
 
-def full_gradients(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
-    """Gradient of each row's loss with respect to every trainable parameter, flattened."""
-    return torch.cat([g.flatten(1) for g in named_gradients(network, x, y).values()], 1)
+def full_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient of each row's loss with respect to all that is trained, flattened; the logits."""
+    gradients, logits = named_gradients(network, x, y)
+    return torch.cat([g.flatten(1) for g in gradients.values()], 1), logits
 
 
-def named_gradients(network: Classifier, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Gradient of each row's loss with respect to every trainable parameter, by name.
+def named_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """Gradient of each row's loss with respect to every trainable parameter, by name; the logits.
 
     The network must be in eval mode: with batch statistics a row has no gradient of its own.
     """
-    per_row = vmap(grad(_loss(network)), in_dims=(None, 0, 0))
+    per_row = vmap(grad(_loss(network), has_aux=True), in_dims=(None, 0, 0))
     with _float32(network):
-        gradients: dict[str, Tensor] = per_row(_trainable(network), x.unsqueeze(1), y.unsqueeze(1))
-    return gradients
+        gradients, logits = per_row(_trainable(network), x.unsqueeze(1), y.unsqueeze(1))
+    return gradients, logits.squeeze(1)
 
 
 def mean_full_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
     """Gradient of the mean loss with respect to every trainable parameter, by one backward."""
     with _float32(network):
-        gradients = grad(_loss(network))(_trainable(network), x, y)
+        gradients, _ = grad(_loss(network), has_aux=True)(_trainable(network), x, y)
     return torch.cat([g.flatten() for g in gradients.values()])
 
 
@@ -83,10 +82,13 @@ def _trainable(network: Classifier) -> dict[str, Tensor]:
     return {n: p.detach() for n, p in network.named_parameters() if p.requires_grad}
 
 
-def _loss(network: Classifier) -> Callable[[dict[str, Tensor], Tensor, Tensor], Tensor]:
-    """The mean loss as a function of the parameters."""
+def _loss(
+    network: Classifier,
+) -> Callable[[dict[str, Tensor], Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The mean loss as a function of the parameters, and the logits."""
 
-    def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(network, values, (x,)), y)
+    def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        logits = functional_call(network, values, (x,))
+        return F.cross_entropy(logits, y), logits
 
     return loss
