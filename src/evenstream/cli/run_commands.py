@@ -100,15 +100,17 @@ def compare(
         track: Where to show the runs as well: tensorboard, mlflow, or both, with a comma.
         out: Folder for the comparison; must be new or empty.
     """
-    from evenstream.run.compare import Comparison
-    from evenstream.run.folder import claim_folder
-    from evenstream.run.preparation import fit
     from evenstream.track import read_names
 
     trackers = read_names(track)
     if not methods:
         raise InputError("name at least one method to compare")
-    warm_up()
+    warm_up()  # before this process loads PyTorch too, so that both do at the same time
+
+    from evenstream.run.compare import Comparison
+    from evenstream.run.folder import claim_folder
+    from evenstream.run.preparation import fit
+
     methods = tuple(map(settings.named, methods))
     stream = settings.open()
     comparison = Comparison(methods, seeds, settings.resolve(methods[0], stream.protocol))
