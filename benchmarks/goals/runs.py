@@ -14,11 +14,11 @@ from benchmarks.timing import Patience, Ratio, alternate, seconds
 
 EVENSTREAM = [sys.executable, "-m", "evenstream.cli.main"]
 COMPARE = ["compare", "er", "er-las", "--stream", "c-digits", "--network", "convnet",
-           "--seeds", "2", "--epochs", "15"]  # fmt: skip
+           "--seeds", "2", "--epochs", "14"]  # fmt: skip
 """Four runs of twenty seconds. Start and report take eight seconds with one job and with two, so
 shorter runs say how long those take, and not what a second job is worth."""
-PAPER = ["paper", "run", "augmentation", "--scale", "smoke", "--seeds", "6"]
-"""Twenty-four runs of a second or two."""
+PAPER = ["paper", "run", "augmentation", "--scale", "smoke", "--seeds", "8"]
+"""Thirty-two runs of a second or two."""
 HELP_SECONDS = 0.5
 
 
