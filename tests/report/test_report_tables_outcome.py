@@ -139,6 +139,19 @@ def test_precision_and_evaluations_are_how_and_not_what(tmp_path, experiment):
     assert dict(each.values) == {0: 10, 1: 30}
 
 
+def test_of_seeds_run_in_two_precisions_all_count_in_float32(tmp_path, experiment):
+    for method in ("er", "er-las"):
+        for seed in range(3):
+            config = config_of(experiment, seed, method=method, **CIFAR10)
+            order = ("float32", "bfloat16") if (seed + len(method)) % 2 else ("bfloat16", "float32")
+            for place, dtype in enumerate(order):
+                folder = tmp_path / "runs" / f"{method}{seed}{place}"
+                write_run(folder, replace(config, dtype=dtype), 20 + len(dtype), dtype=dtype)
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    assert [run.config.dtype for run in outcome.runs] == ["float32"] * 6
+    assert all(gain.seeds == (0, 1, 2) for gain in outcome.gains)
+
+
 def test_a_cell_that_says_how_takes_no_other(tmp_path):
     text = EXPERIMENT.replace("memory = [100]", 'memory = [100]\ndtype = ["auto", "float32"]')
     experiment = make_experiment(tmp_path / "file", text)

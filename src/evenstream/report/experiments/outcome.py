@@ -211,14 +211,15 @@ def collect_outcome(
     A run that belongs to cells of several scales, because a smaller scale changes nothing about
     them, counts at the largest only. Any seed counts. Runs that differ from a cell's only in what
     the cell leaves open of `HOW`, or in the file of weights where any will do, are taken for seeds
-    that no other run has.
+    that no other run has; those in float32 first, so that seeds which were also run in another
+    precision are all of one kind.
     """
     listed = list(runs)
     places, open_fields = _places(experiment)
     given: dict[str, dict[Cell, dict[int, FoundRun]]] = {}
     for run in listed:
         _give(given, places.get(run.setting, []), run)
-    for run in listed:
+    for run in sorted(listed, key=lambda run: run.run.metrics.get("dtype") != "float32"):
         if run.setting not in places:
             keys = (key for names in open_fields for key in run.settings_but(names))
             nearest = next((key for key in keys if key in places), "")
