@@ -51,35 +51,16 @@ def _build_idx(info: DatasetInfo, read: ReadFile) -> Dataset:
 
     x_train, y_train = part("train")
     x_test, y_test = part("t10k")
-    names = list(info.label_names)
-    return Dataset(
-        info.name,
-        x_train,
-        y_train,
-        x_test,
-        y_test,
-        classes=int_classes(len(names)),
-        label_names=names,
-        mean=info.mean,
-        std=info.std,
-    )
+    return _dataset(info, x_train, y_train, x_test, y_test, list(info.label_names))
 
 
 def _build_cifar10(info: DatasetInfo, read: ReadFile) -> Dataset:
     batches = [parse_cifar(read(name), 1, name) for name in _CIFAR10_TRAINING_FILES]
     x_test, (y_test,) = parse_cifar(read("test_batch.bin"), 1, "test_batch.bin")
     names = parse_names(read("batches.meta.txt"), "batches.meta.txt")
-    return Dataset(
-        info.name,
-        np.concatenate([images for images, _ in batches]),
-        np.concatenate([labels for _, (labels,) in batches]),
-        x_test,
-        y_test,
-        classes=int_classes(len(names)),
-        label_names=names,
-        mean=info.mean,
-        std=info.std,
-    )
+    x_train = np.concatenate([images for images, _ in batches])
+    y_train = np.concatenate([labels for _, (labels,) in batches])
+    return _dataset(info, x_train, y_train, x_test, y_test, names)
 
 
 def _build_cifar100(info: DatasetInfo, read: ReadFile) -> Dataset:
@@ -87,6 +68,19 @@ def _build_cifar100(info: DatasetInfo, read: ReadFile) -> Dataset:
     x_test, (coarse_test, y_test) = parse_cifar(read("test.bin"), 2, "test.bin")
     names = parse_names(read("fine_label_names.txt"), "fine_label_names.txt")
     coarse_names = parse_names(read("coarse_label_names.txt"), "coarse_label_names.txt")
+    coarse = CoarseLabels(coarse_train, coarse_test, coarse_names)
+    return _dataset(info, x_train, y_train, x_test, y_test, names, coarse)
+
+
+def _dataset(
+    info: DatasetInfo,
+    x_train: NDArray[np.uint8],
+    y_train: NDArray[np.int64],
+    x_test: NDArray[np.uint8],
+    y_test: NDArray[np.int64],
+    names: list[str],
+    coarse: CoarseLabels | None = None,
+) -> Dataset:
     return Dataset(
         info.name,
         x_train,
@@ -97,7 +91,7 @@ def _build_cifar100(info: DatasetInfo, read: ReadFile) -> Dataset:
         label_names=names,
         mean=info.mean,
         std=info.std,
-        coarse=CoarseLabels(coarse_train, coarse_test, coarse_names),
+        coarse=coarse,
     )
 
 
