@@ -1,4 +1,4 @@
-"""Logit Adjusted Softmax: the spec's numbers, brute force, and what must never happen."""
+"""Logit Adjusted Softmax: special cases, brute force, and what it is for."""
 
 import math
 
@@ -7,170 +7,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from las_samples import brute_force, with_counts
 
 from evenstream import CrossEntropy, LogitAdjustedSoftmax
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.slots import criteria
 from evenstream.slots.criteria import MANY_CLASSES
-from evenstream.slots.priors import PriorEstimator, SlidingWindow
-
-A_LOGITS = [2.0, 1.0, 0.5, -1.0]
-A_COUNTS = [4, 1, 3, 0]
-
-
-class Fixed(PriorEstimator):
-    """Weights given in advance: counts or frequencies."""
-
-    def __init__(self, weights):
-        self.given = torch.as_tensor(weights)
-
-    def observe(self, labels, n_classes):
-        pass
-
-    def weights(self):
-        return self.given
-
-
-def labels_of(counts):
-    return torch.tensor([c for c, count in enumerate(counts) for _ in range(count)])
-
-
-def with_counts(counts, **options):
-    criterion = LogitAdjustedSoftmax(**options)
-    criterion.observe(labels_of(counts), len(counts))
-    return criterion
-
-
-def loss_and_gradient(criterion, logits, y):
-    z = torch.tensor([logits], requires_grad=True)
-    loss = criterion.score(z, torch.tensor([y]))
-    loss.backward()
-    return loss.item(), z.grad[0]
-
-
-def brute_force(z, y, weights, tau):
-    """Eq. 6 by the letter, in float64, class by class."""
-    z = [float(v) for v in z]
-    if tau == 0:
-        return -z[y] + math.log(sum(math.exp(v) for v in z))
-    total = 0.0
-    for c, w in enumerate(weights):
-        if math.isinf(tau):
-            total += 0.0 if w < weights[y] else w / weights[y] * math.exp(z[c] - z[y])
-        elif w > 0:
-            total += (w / weights[y]) ** tau * math.exp(z[c] - z[y])
-    return math.log(total)
-
-
-# ---- the spec's worked examples ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("tau", "expected"),
-    [(0, 1.4951819), (0.5, 2.0131823), (1, 2.6168643), (2, 3.9110482), (3, 5.2540852)],
-)
-def test_example_a(tau, expected):
-    loss, _ = loss_and_gradient(with_counts(A_COUNTS, tau=tau), A_LOGITS, 1)
-    assert loss == pytest.approx(expected, abs=1e-6)
-
-
-def test_example_a_gradient():
-    _, gradient = loss_and_gradient(with_counts(A_COUNTS), A_LOGITS, 1)
-    expected = torch.tensor([0.7940809, -0.9269685, 0.1328876, 0.0])
-    torch.testing.assert_close(gradient, expected, atol=1e-6, rtol=0)
-    assert gradient[3].item() == 0.0
-
-
-def test_example_a_frequencies_give_the_same_as_counts():
-    frequencies = torch.tensor(A_COUNTS) / sum(A_COUNTS)
-    loss, gradient = loss_and_gradient(LogitAdjustedSoftmax(prior=Fixed(frequencies)), A_LOGITS, 1)
-    _, counted = loss_and_gradient(with_counts(A_COUNTS), A_LOGITS, 1)
-    assert loss == pytest.approx(2.6168643, abs=1e-6)
-    torch.testing.assert_close(gradient, counted)
-
-
-def test_example_a_uniform_over_the_present_classes_is_masked_cross_entropy():
-    loss, _ = loss_and_gradient(with_counts([2, 2, 2, 0]), A_LOGITS, 1)
-    assert loss == pytest.approx(1.4643688, abs=1e-6)
-
-
-def test_example_b():
-    criterion = LogitAdjustedSoftmax(reduction="none")
-    labels = torch.tensor([2, 2, 3, 0])
-    losses = criterion(torch.zeros(4, 4), labels)
-    expected = torch.tensor([math.log(2), math.log(2), math.log(4), math.log(4)])
-    torch.testing.assert_close(losses, expected)
-    mean = LogitAdjustedSoftmax()(torch.zeros(4, 4), labels)
-    assert mean.item() == pytest.approx(1.0397208, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("window", "expected"),
-    [
-        (1, (0, 0, 0.5, 0.5)),
-        (2, (0.125, 0.125, 0.5, 0.25)),
-        (3, (0.25, 0.25, 1 / 3, 1 / 6)),
-        (9, (0.25, 0.25, 1 / 3, 1 / 6)),
-    ],
-)
-def test_example_c(window, expected):
-    prior = SlidingWindow(window)
-    for batch in ([0, 0, 1, 1], [0, 1, 2, 2], [2, 2, 3, 3]):
-        prior.observe(torch.tensor(batch), 4)
-    frequencies = prior.weights() / prior.weights().sum()
-    torch.testing.assert_close(frequencies, torch.tensor(expected, dtype=torch.float32))
-
-
-@pytest.mark.parametrize(
-    ("tau", "y", "expected"),
-    [
-        (1, 0, 0.645056),
-        (1, 1, 0.743668),
-        (0.5, 0, 0.943673),
-        (2, 0, 0.263926),
-        (0, 0, 2.407606),
-        (math.inf, 0, 0.0),
-        (math.inf, 1, 0.743668),
-    ],
-)
-def test_golden_numbers(tau, y, expected):
-    loss, _ = loss_and_gradient(with_counts([3, 1, 0], tau=tau), [1.0, 2.0, 3.0], y)
-    assert loss == pytest.approx(expected, abs=2e-6)
-
-
-def test_golden_gradient():
-    _, gradient = loss_and_gradient(with_counts([3, 1, 0]), [1.0, 2.0, 3.0], 0)
-    torch.testing.assert_close(gradient, torch.tensor([-0.4754, 0.4754, 0.0]), atol=5e-5, rtol=0)
-
-
-@pytest.mark.parametrize(("window", "expected"), [(2, 0.948154), (1, 0.313262)])
-def test_golden_window(window, expected):
-    criterion = LogitAdjustedSoftmax(window=window)
-    for batch in ([0, 0, 0, 0], [1, 1, 2, 2]):  # together (4, 2, 2)
-        criterion.observe(torch.tensor(batch), 3)
-    loss, _ = loss_and_gradient(criterion, [0.5, 1.0, 0.0], 1)
-    assert loss == pytest.approx(expected, abs=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("y", "expected", "gradient"),
-    [
-        (0, 0.0, [0.0, 0.0, 0.0, 0.0]),
-        (1, 2.6168643, [0.7940809, -0.9269685, 0.1328876, 0.0]),
-        (2, 1.9424163, [0.8566429, 0.0, -0.8566429, 0.0]),
-    ],
-)
-def test_infinite_tau_on_example_a(y, expected, gradient):
-    loss, found = loss_and_gradient(with_counts(A_COUNTS, tau=math.inf), A_LOGITS, y)
-    assert loss == pytest.approx(expected, abs=1e-6)
-    torch.testing.assert_close(found, torch.tensor(gradient), atol=1e-6, rtol=0)
-
-
-def test_infinite_tau_keeps_ties():
-    loss, _ = loss_and_gradient(with_counts([2, 2, 1], tau=math.inf), [0.3, -0.2, 5.0], 0)
-    expected = F.cross_entropy(torch.tensor([[0.3, -0.2]]), torch.tensor([0]))
-    assert loss == pytest.approx(expected.item(), abs=1e-6)
-
 
 # ---- tau = 0, uniform counts, one class ----------------------------------------------------------
 
@@ -311,128 +153,6 @@ def test_extreme_logits_stay_finite():
     assert loss.isfinite() and z.grad.isfinite().all()
 
 
-# ---- observing and scoring -----------------------------------------------------------------------
-
-
-def test_a_call_is_observe_then_score():
-    torch.manual_seed(2)
-    one, two = LogitAdjustedSoftmax(window=2), LogitAdjustedSoftmax(window=2)
-    for batch in ([0, 1], [1, 1, 2], [2, 0, 0]):
-        labels, z = torch.tensor(batch), torch.randn(len(batch), 3)
-        two.observe(labels, 3)
-        assert torch.equal(one(z, labels), two.score(z, labels))
-
-
-def test_scoring_does_not_count():
-    criterion = with_counts([1, 2])
-    for _ in range(3):
-        criterion.score(torch.zeros(1, 2), torch.tensor([0]))
-    assert criterion.prior.weights().tolist() == [1, 2]
-
-
-def test_observing_does_not_keep_the_callers_tensor():
-    criterion, labels = LogitAdjustedSoftmax(window=2), torch.tensor([0, 1])
-    criterion.observe(labels, 3)
-    labels.fill_(2)
-    criterion.observe(torch.tensor([0]), 3)
-    criterion.observe(torch.tensor([0]), 3)  # the first batch leaves: 0 and 1, not 2 and 2
-    assert criterion.prior.weights().tolist() == [2, 0, 0]
-
-
-def test_eval_mode_is_cross_entropy_and_pushes_nothing():
-    criterion = with_counts([1, 3, 0]).eval()
-    before = criterion.prior.weights().clone()
-    z = torch.randn(2, 3)
-    labels = torch.tensor([2, 0])  # 2 was never observed: no error in eval mode
-    assert torch.equal(criterion(z, labels), F.cross_entropy(z, labels))
-    assert torch.equal(criterion.prior.weights(), before)
-    criterion.train()
-    assert not torch.equal(criterion(z, labels), F.cross_entropy(z, labels))
-
-
-@pytest.mark.parametrize("tau", [0.5, 1, math.inf])
-def test_scoring_what_was_never_observed_is_refused(tau):
-    criterion = with_counts([2, 1, 0], tau=tau)
-    with pytest.raises(InputError, match=r"\[2\].*observe"):
-        criterion.score(torch.zeros(2, 4), torch.tensor([0, 2]))
-    with pytest.raises(InputError, match=r"\[3\]"):  # beyond the classes counted
-        criterion.score(torch.zeros(1, 4), torch.tensor([3]))
-    with pytest.raises(InputError, match="observe"):
-        LogitAdjustedSoftmax(tau=tau).score(torch.zeros(1, 2), torch.tensor([0]))
-
-
-def test_what_left_the_window_is_not_observed_any_more():
-    criterion = LogitAdjustedSoftmax(window=1)
-    criterion.observe(torch.tensor([0]), 2)
-    criterion.observe(torch.tensor([1]), 2)
-    with pytest.raises(InputError, match=r"\[0\]"):
-        criterion.score(torch.zeros(1, 2), torch.tensor([0]))
-
-
-def test_the_class_count_may_grow_between_calls():
-    criterion = LogitAdjustedSoftmax(window=2)
-    criterion(torch.zeros(2, 2), torch.tensor([0, 1]))
-    z = torch.randn(2, 5, requires_grad=True)
-    loss = criterion(z, torch.tensor([4, 0]))  # counts 2 1 0 0 1
-    loss.backward()
-    rows = [
-        brute_force(row, y, [2, 1, 0, 0, 1], 1) for row, y in zip(z.tolist(), [4, 0], strict=True)
-    ]
-    assert loss.item() == pytest.approx(sum(rows) / 2, abs=1e-5)
-    assert (z.grad[:, 2:4] == 0).all()
-
-
-def test_logits_of_fewer_classes_than_were_counted_are_refused():
-    criterion = with_counts([1, 1, 1])
-    for call in (criterion.score, criterion):
-        with pytest.raises(InputError, match="3 classes"):
-            call(torch.zeros(1, 2), torch.tensor([0]))
-    assert criterion.prior.weights().tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        torch.tensor([0, 3]),
-        torch.tensor([-1, 0]),
-        torch.tensor([0.0, 1.0]),
-        torch.tensor([[0, 1]]),
-        torch.tensor(1),
-        torch.tensor([0, 1], dtype=torch.int32),
-    ],
-)
-def test_bad_labels_are_refused_and_not_counted(labels):
-    criterion = with_counts([1, 2, 0])
-    with pytest.raises(InputError):
-        criterion(torch.zeros(2, 3), labels)
-    assert criterion.prior.weights().tolist() == [1, 2, 0]
-
-
-@pytest.mark.parametrize("labels", [torch.tensor([-1]), torch.tensor([7])])
-@pytest.mark.parametrize("tau", [1, math.inf])
-def test_scoring_labels_out_of_range_is_refused(labels, tau):
-    with pytest.raises(InputError):
-        with_counts([1, 1, 1], tau=tau).score(torch.zeros(1, 3), labels)
-
-
-@pytest.mark.parametrize("tau", [-1, -0.001, math.nan, -math.inf, "1", None, True])
-def test_bad_tau_is_refused(tau):
-    with pytest.raises(InputError, match="tau"):
-        LogitAdjustedSoftmax(tau=tau)
-
-
-@pytest.mark.parametrize("window", [0, -1, 1.5, "2", None, True])
-def test_bad_window_is_refused(window):
-    with pytest.raises(InputError, match="window"):
-        LogitAdjustedSoftmax(window=window)
-
-
-def test_bad_reduction_is_refused():
-    for kind in (CrossEntropy, LogitAdjustedSoftmax):
-        with pytest.raises(InputError, match="reduction"):
-            kind(reduction="average")
-
-
 # ---- many classes --------------------------------------------------------------------------------
 
 
@@ -476,6 +196,7 @@ def test_the_softmax_of_many_classes_is_over_those_of_the_window(monkeypatch):
 
 
 # ---- what it is for ------------------------------------------------------------------------------
+
 
 GIVEN_0, GIVEN_1 = (0.7, 0.2, 0.1), (0.1, 0.3, 0.6)  # P(x | class) of the spec's example
 
