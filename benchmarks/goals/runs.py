@@ -13,19 +13,27 @@ from benchmarks.line import Line
 from benchmarks.timing import Patience, Ratio, alternate, seconds
 
 EVENSTREAM = [sys.executable, "-m", "evenstream.cli.main"]
-COMPARE = ["compare", "er", "er-las", "--stream", "c-digits", "--network", "convnet",
-           "--seeds", "2", "--epochs", "14"]  # fmt: skip
-"""Four runs of twenty seconds. Start and report take eight seconds with one job and with two, so
-shorter runs say how long those take, and not what a second job is worth."""
-PAPER = ["paper", "run", "augmentation", "--scale", "smoke", "--seeds", "8"]
-"""Thirty-two runs of a second or two."""
+COMMANDS = {
+    "compare": ["compare", "er", "er-las", "--stream", "c-digits", "--network", "convnet",
+                "--epochs", "14"],
+    "paper run": ["paper", "run", "augmentation", "--scale", "smoke"],
+}  # fmt: skip
+"""Runs of twenty seconds, two for each seed; runs of a second or two, four for each seed."""
+SEEDS = {"compare": 2, "paper run": 8}
+"""About a minute on one core. Start and report, which take as long with two jobs as with one, are
+a tenth of that."""
+MORE_SEEDS = {"compare": 8, "paper run": 40}
+"""About five minutes, for `make bench-full`."""
 HELP_SECONDS = 0.5
 
 
 def lines(patience: Patience) -> Iterator[Line]:
     """Each command starts its processes anew, as a user's would."""
-    repeats = Patience(1 if patience.seconds < 60 else 5, math.inf)
-    for name, command in (("compare", COMPARE), ("paper run", PAPER)):
+    full = patience.seconds >= 60
+    repeats = Patience(min(patience.pairs, 5) if full else 1, math.inf)
+    for name, command in COMMANDS.items():
+        seeds = (MORE_SEEDS if full else SEEDS)[name]
+        command = [*command, "--seeds", str(seeds)]
         ratio = alternate(_with_jobs(command, 1), _with_jobs(command, 2), repeats, warm_up=0)
         what = f"{name} with --jobs 1 / with --jobs 2"
         yield Line(6, what, ratio, at_least=1.8, note="wall time of the whole command")
