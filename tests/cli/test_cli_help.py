@@ -1,6 +1,7 @@
 """Help that teaches."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,13 @@ def test_help_is_quick():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
     assert ended.returncode == 0, ended.stderr
     assert "c-digits" in ended.stdout
+
+
+@pytest.mark.parametrize("command", [["run", "--help"], ["--version"]])
+def test_a_reader_that_has_seen_enough_is_no_error(command):
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = [sys.executable, "-m", "evenstream.cli.main", *command]
+    done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")

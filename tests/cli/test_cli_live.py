@@ -78,7 +78,7 @@ def test_a_new_learner_learns_a_table_in_its_order(learn):
     x, labels = rows()
     status, out, err = learn("--from", write("monday.csv", x, labels))
     assert (status, err) == (0, "")
-    assert out.startswith("learned 60 rows of monday.csv; accuracy ")
+    assert "learned 60 rows of monday.csv; accuracy " in out  # a slow machine says more before
     assert "; 3 classes\nsaved in dir; `evenstream predict dir FILE`" in out
     by_hand = Learner("er-las", "mlp-norm", lr=0.1, batch=10, replay_batch=10)
     for start in range(0, 60, 10):

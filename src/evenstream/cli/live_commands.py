@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -218,12 +217,8 @@ def predict(
     reading = Reading(label=label, ignore=ignore, label_needed=False, patience=1.0)
     with contextlib.closing(open_source(source, Known.of(learner, tally), reading)) as data:
         data.batch = PREDICT_ROWS
-        try:
-            with _output(out) as file:
-                score = write_predictions(learner, data, file, top)
-        except BrokenPipeError:  # whoever read the output has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+        with _output(out) as file:
+            score = write_predictions(learner, data, file, top)
     if score.labelled:
         share = 100 * score.right / score.labelled
         print(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -82,6 +83,16 @@ def _dispatch(program: str, description: str, commands: Commands, arguments: lis
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status: 0 done, 1 something failed, 2 bad input."""
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads the output has seen enough, as in `... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13  # as the shell has it for SIGPIPE
+    return status
+
+
+def _run(arguments: list[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["--version"], ["-V"]):
         print(f"evenstream {__version__}")
@@ -101,6 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
         stopped = isinstance(error, Interrupted)
         print(f"{'' if stopped else 'error: '}{error}", file=sys.stderr)
         return 130 if stopped else 2
+    except BrokenPipeError:
+        raise
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
