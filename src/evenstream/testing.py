@@ -172,7 +172,7 @@ def check_takes_any_batch(method: str) -> None:
 def check_memory_is_bounded(method: str) -> None:
     """The memory never holds more than its capacity, nor anything it was told not to store.
 
-    Its class counts are right.
+    Its class counts are right, and a method can do without anything stored.
     """
     for capacity in (1, 5):
         learner = make_learner(method, memory=capacity)
@@ -187,6 +187,10 @@ def check_memory_is_bounded(method: str) -> None:
         learner.learn(*batch, store=False)
         assert learner.memory.seen == before[0], f"{method} stores what it was told not to"
         assert torch.equal(learner.memory.class_counts, before[1])
+    learner = make_learner(method)
+    for batch in toy_stream(SHORT, classes=2):
+        learner.learn(*batch, store=False)
+    assert learner.memory.seen == 0, f"{method} stores what it was told not to"
 
 
 def check_batchnorm_is_left_alone(method: str) -> None:

@@ -80,3 +80,25 @@ def test_the_learning_rate_can_be_changed_and_is_saved(tmp_path):
     with pytest.raises(InputError, match="lr must be a finite number"):
         learner.lr = math.nan
     assert learner.lr == 0.2
+
+
+def own_rates(learner):
+    optimizers = learner.method.optimizers.values()
+    return {group["lr"] for optimizer in optimizers for group in optimizer.param_groups}
+
+
+@pytest.mark.parametrize(
+    ("method", "follows"),
+    [("scr", True), ("er-obc:surrogate_head=true", True), ("er-cba:adaptor_lr=0.01", False)],
+)
+def test_a_new_learning_rate_is_also_for_a_methods_modules_unless_they_have_one(
+    method, follows, tmp_path
+):
+    learner = feed(small(method, lr=0.01), class_stream()[:3])
+    learner.lr = 0.2
+    feed(learner, class_stream()[3:])  # the surrogate head grows
+    assert own_rates(learner) == {0.2 if follows else 0.01}
+    learner.save(tmp_path / "saved")
+    resumed = Learner.load(tmp_path / "saved")
+    resumed.lr = 0.4
+    assert own_rates(resumed) == {0.4 if follows else 0.01}

@@ -32,12 +32,16 @@ def body_of(weights):
     return {name: value for name, value in weights.items() if name.startswith("backbone")}
 
 
-def test_er_obc_moves_the_head_twice_and_the_extractor_once():
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"optimizer": "adam"}])
+def test_er_obc_without_weight_is_er(options):
     plain, zero = (
-        feed(small(m, model=normed()), class_stream(8))
+        feed(small(m, model=normed(), **options), class_stream(8))
         for m in ("er", "er-obc:correction_weight=0")
     )
     assert same(parameters(plain), parameters(zero))
+
+
+def test_er_obc_moves_the_head_twice_and_the_extractor_once():
     corrected, reference = small("er-obc", model=normed()), small("er", model=normed())
     for x, labels in class_stream(2):
         corrected.learn(x, labels)

@@ -34,6 +34,8 @@ from evenstream.methods import Method, make_method
 from evenstream.slots.criteria import CrossEntropy
 
 WARN_AFTER = 20
+FOLLOWS = "follows"
+"""Marks an optimiser's group whose learning rate is the learner's."""
 
 
 class Learner:
@@ -178,14 +180,17 @@ class Learner:
 
     @property
     def lr(self) -> float:
-        """The learning rate; may be set between steps. Optimisers of a method keep their own."""
+        """The learning rate; may be set between steps, for all optimisers of `make_optimizer`."""
         return self.options.lr
 
     @lr.setter
     def lr(self, value: float) -> None:
         self.options = replace(self.options, lr=value)
-        for group in self.optimizer.param_groups if self.optimizer else ():
-            group["lr"] = value
+        own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
+        for optimizer in (*([self.optimizer] if self.optimizer else []), *own):
+            for group in optimizer.param_groups:
+                if optimizer is self.optimizer or group.get(FOLLOWS):
+                    group["lr"] = value
 
     def learn(self, x: Any, labels: Any, *, store: bool = True) -> StepResult:
         """Make one step with a batch of inputs and their labels.
@@ -484,14 +489,20 @@ class Learner:
         return network
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """An optimiser as the user asked for: the network's, and those of a method's modules."""
-        return make_optimizer(
+        """An optimiser as the user asked for: the network's, and those of a method's modules.
+
+        Its learning rate follows the learner's; one that a method makes by itself keeps its own.
+        """
+        optimizer = make_optimizer(
             self.options.optimizer,
             parameters,
             lr=self.options.lr,
             momentum=self.options.momentum,
             weight_decay=self.options.weight_decay,
         )
+        for group in optimizer.param_groups:
+            group[FOLLOWS] = True
+        return optimizer
 
     def add_labels(self, values: list[Label]) -> Tensor:
         """Class indices of labels; new ones get a row in the head, all else stays."""

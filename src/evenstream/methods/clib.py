@@ -52,7 +52,7 @@ class CLIB(MemoryOnly):
 
     def after_step(self, step: Step) -> None:
         """Every so many steps, credit the drawn samples with the change of the memory's loss."""
-        if step.number % self.period:
+        if step.number % self.period or not len(step.memory):
             return
         losses = memory_losses(step)
         importance = step.memory.field(IMPORTANCE)

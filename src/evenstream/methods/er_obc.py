@@ -92,7 +92,7 @@ class EROBC(ER):
     def after_step(self, step: Step) -> None:
         """Step B: features without gradient, one step on the head."""
         count, own = self.correction_batch or step.replay_batch, step.randomness.method
-        if not len(step.memory) or not count:
+        if not len(step.memory) or not count or not self.correction_weight:
             return
         if self.correction_draw == "uniform":
             slots = draw_distinct(len(step.memory), count, own)

@@ -40,7 +40,7 @@ class OCS(ER):
     affinity: Factor = 1000.0
     """Weight of the affinity with the memory (the paper's τ)."""
     gradients: Literal["head", "full"] = "head"
-    """Gradients of the head only (fast), or of all parameters (the reference)."""
+    """Gradients of the head only (fast), or of all but BatchNorm (the reference)."""
     selects: Literal["both", "training", "storage"] = "both"
     """What only selected rows are used for: training and storage, or one of them."""
 
