@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,15 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
     problems = []
     for manifest in _manifests(folder):
         try:
-            return _read(manifest)
+            found = _read(manifest)
         except CheckpointError as error:
             problems.append(str(error))
+        else:
+            if problems:
+                warnings.warn(
+                    f"{problems[0]}; going on from the checkpoint before it", stacklevel=2
+                )
+            return found
     detail = "; ".join(problems) or "it has none"
     raise CheckpointError(f"no usable checkpoint in {folder}: {detail}")
 

@@ -43,3 +43,8 @@ def one_process(monkeypatch):
             yield job, Answer(result=work(job, stop))
 
     monkeypatch.setattr(compare_module, "work_off", work_off)
+
+
+@pytest.fixture
+def learn(run):
+    return lambda *words, directory="dir": run("learn", directory, *words)

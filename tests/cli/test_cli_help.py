@@ -86,7 +86,7 @@ def test_help_is_quick():
     assert "c-digits" in ended.stdout
 
 
-@pytest.mark.parametrize("command", [["run", "--help"], ["--version"]])
+@pytest.mark.parametrize("command", [["run", "--help"], ["--version"], ["methods"]])
 def test_a_reader_that_has_seen_enough_is_no_error(command):
     reading, writing = os.pipe()
     os.close(reading)

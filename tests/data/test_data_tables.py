@@ -160,7 +160,10 @@ BAD_FILES = {
     "huge": ("a,b,label\n1,1e39,x\n", r"column 'b' is 1e\+39, too large for 32-bit"),
     "no label": ("a,b,label\n1,2,\n", "line 2: the label is missing"),
     "quotes": ('a,b,label\n1,"2"3,x\n', "line 2: ',' expected after '\"'"),
-    "open quote": ('a,b,label\n1,2,"x\n3,4,y\n', "line 3: unexpected end of data"),
+    "open quote": (
+        'a,b,label\n1,2,"x\n3,4,y\n',
+        "line 2: a quotation mark opens a cell that is not closed",
+    ),
     "not text": (b"a,b,label\n1,2,\xe9t\xe9\n", "line 2: is not UTF-8"),
     "utf-16": ("a,b,label\n".encode("utf-16"), "line 1: is not UTF-8"),
 }

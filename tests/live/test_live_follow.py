@@ -246,7 +246,7 @@ def test_a_saved_learner_can_be_followed_with(tmp_path):
     assert Learner.load(tmp_path / "out").fingerprint() == expected
 
 
-@pytest.mark.parametrize("item", [None, 3, "ab", ([[1.0]],), ([[1.0]], ["x"], 1)])
+@pytest.mark.parametrize("item", [3, "ab", ([[1.0]],), ([[1.0]], ["x"], 1)])
 def test_a_stream_must_give_pairs(tmp_path, item):
     with pytest.raises(InputError, match="must give pairs of inputs and labels"):
         follow(fresh(), [item], tmp_path / "out", refused="skip")
@@ -301,3 +301,66 @@ def test_options_are_checked(tmp_path):
     with pytest.raises(InputError, match="needs task boundaries; live streams have none"):
         follow(small("er-las:prior=macro"), stream(), tmp_path / "out", refused="skip")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_stream_without_data_for_now_is_saved_meanwhile(tmp_path, monkeypatch):
+    def waiting(saved):
+        yield from itertools.chain(stream()[:7], [None, None])
+        saved.append(has_checkpoint(tmp_path / "out"))
+        yield from itertools.chain([None], stream()[7:], [None])
+
+    follow(fresh(), stream(), tmp_path / "whole")
+    saved: list[bool] = []
+    follow(fresh(), waiting(saved), tmp_path / "patient", checkpoint_every=100)
+    monkeypatch.setattr(following, "SAVE_SECONDS", 0.0)
+    follow(fresh(), waiting(saved), tmp_path / "out", checkpoint_every=100)
+    assert saved == [False, True]
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+    with pytest.raises(ConnectionError):
+        follow(fresh(), failing(waiting([]), 12), tmp_path / "cut")
+    follow(fresh(), waiting([]), tmp_path / "cut")
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_an_error_of_the_network_saves_what_was_learned(tmp_path):
+    class Breaks(torch.nn.Linear):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls > 20:
+                raise RuntimeError("out of memory")
+            return super().forward(x)
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        follow(small("er-las", Breaks(DIM, 6)), stream(), tmp_path / "out", checkpoint_every=100)
+    saved = Learner.load(tmp_path / "out", torch.nn.Linear(DIM, 6))
+    assert saved.step > 5
+
+
+def test_a_place_that_cannot_be_saved_is_refused_before_anything_is_learned(tmp_path):
+    class Counted(Numbered):
+        def state(self):
+            return {"next": np.int64(self.next)}
+
+    with pytest.raises(InputError, match=r"must return plain values that JSON knows: .*int64"):
+        follow(fresh(), Counted(stream()), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_says_where_and_what_to_do(tmp_path, monkeypatch):
+    def full(log, event):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(following.EventLog, "write", full)
+    with pytest.raises(EvenstreamError, match=r"cannot write to .*out: .*No space.*; free some"):
+        follow(fresh(), stream(), tmp_path / "out")
+
+
+def test_the_log_of_an_endless_stream_does_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(following, "KEPT_LOGS", 2)
+    monkeypatch.setattr(following.EventLog.__init__, "__defaults__", (300, None))
+    follow(fresh(), stream(), tmp_path / "out", checkpoint_every=1)
+    files = sorted(path.name for path in (tmp_path / "out").glob("events-*"))
+    assert len(files) == 2 and "events-0001.jsonl" not in files
+    assert [event["step"] for event in read_events(tmp_path / "out")][-1] == 24

@@ -1,11 +1,13 @@
 """Rows from a pipe: lines as they come, batches that do not wait for ever."""
 
+import math
 import os
 import threading
 import time
 
 import pytest
 
+from evenstream.live import pipe
 from evenstream.live.pipe import read_lines, timed_batches
 
 
@@ -84,3 +86,17 @@ def test_a_fast_producer_is_not_read_far_ahead():
     next(batches)
     time.sleep(0.1)
     assert len(taken) <= 10 + 1024 + 2
+
+
+def test_rows_may_wait_for_ever_and_silence_is_told(monkeypatch):
+    monkeypatch.setattr(pipe, "_TICK_SECONDS", 0.05)
+
+    def slow():
+        time.sleep(0.3)
+        yield 1
+        time.sleep(0.3)
+        yield 2
+
+    batches = list(timed_batches(slow(), 2, patience=math.inf))
+    assert batches[-1] == [1, 2]
+    assert len(batches) > 1 and not any(batches[:-1])

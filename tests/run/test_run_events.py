@@ -173,3 +173,15 @@ def test_tail_waits_for_the_rest_of_a_line(tmp_path):
     with file.open("a") as log:
         log.write('ep": 2}\n')
     assert tail.read() == [{"step": 2}]
+
+
+def test_there_may_be_more_than_ten_thousand_files(tmp_path):
+    for number in (9999, 10000):
+        (tmp_path / f"events-{number}.jsonl").write_text(json.dumps({"step": number}) + "\n")
+    log = EventLog(tmp_path, rotate_bytes=1, keep=2)
+    log.write({"step": 10001})
+    log.flush()
+    log.close()
+    names = [path.name for path in event_files(tmp_path)]
+    assert names == ["events-10000.jsonl", "events-10001.jsonl", "events.jsonl"]
+    assert [event["step"] for event in EventTail(tmp_path).read()] == [10000, 10001]

@@ -13,6 +13,7 @@ from evenstream.errors import EvenstreamError
 from evenstream.files import exclusive
 from evenstream.interruption import Interrupted
 from evenstream.run import many
+from evenstream.run.config import CONFIG
 from evenstream.run.runner import start_run
 from evenstream.run.workers import Answer
 from evenstream.sweep.backends import local
@@ -132,8 +133,17 @@ def test_a_config_changed_by_hand_is_refused(table, tmp_path):
     with pytest.raises(Interrupted):
         make_or_finish((config, folder), StopAfter(9))
     small_config(table, memory=3).write(folder)
-    with pytest.raises(EvenstreamError, match="was changed by hand; remove the folder"):
+    with pytest.raises(EvenstreamError, match="was changed or removed by hand; remove the folder"):
         make_or_finish((config, folder), NEVER)
+
+
+def test_a_finished_run_without_its_config_fails_alone(table, tmp_path):
+    store, configs = Store(tmp_path), [small_config(table), small_config(table, seed=1)]
+    assert work(configs[:1], store, Here().backend, report=Heard()) == []
+    (store.folder(configs[0]) / CONFIG).unlink()
+    (failed,) = work(configs, store, Here().backend, retries=0, report=Heard())
+    assert failed.config == configs[0] and "removed by hand; remove the folder" in failed.error
+    assert store.metrics(configs[1]) is not None
 
 
 def test_a_run_of_another_sweep_is_waited_for(table, tmp_path):

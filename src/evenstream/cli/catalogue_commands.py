@@ -17,8 +17,7 @@ import tyro
 from evenstream.errors import some_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from evenstream.cli.screen import Screen
     from evenstream.methods import Method
     from evenstream.slots.inference import InferenceRule
     from evenstream.streams import Stream
@@ -45,12 +44,11 @@ def methods(name: OptionalName = None) -> int:
     Args:
         name: A method or an inference rule to explain.
     """
-    from rich.console import Console
-
+    from evenstream.cli.screen import Screen
     from evenstream.methods import METHODS, make_method
     from evenstream.slots.inference import RULES, make_rule
 
-    console = Console()
+    console = Screen()
     if name is None:
         _list_methods(console)
         return 0
@@ -63,7 +61,7 @@ def methods(name: OptionalName = None) -> int:
     return 0
 
 
-def _list_methods(console: Console) -> None:
+def _list_methods(console: Screen) -> None:
     """All methods with what they are made of, then the rules."""
     from rich.table import Table
 
@@ -92,7 +90,7 @@ def _list_methods(console: Console) -> None:
     )
 
 
-def _explain_method(console: Console, method: Method) -> None:
+def _explain_method(console: Screen, method: Method) -> None:
     """What a method does, what it is made of, and all its options."""
     from rich.table import Table
 
@@ -121,7 +119,7 @@ def _explain_method(console: Console, method: Method) -> None:
     console.print(f"Cost: {_COST}.", highlight=False)
 
 
-def _explain_rule(console: Console, rule: InferenceRule) -> None:
+def _explain_rule(console: Screen, rule: InferenceRule) -> None:
     """How a rule predicts, and its options."""
     from rich.table import Table
 
@@ -151,9 +149,9 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
         seed: Of everything random in the stream.
         picture: PNG file to draw the stream into.
     """
-    from rich.console import Console
+    from evenstream.cli.screen import Screen
 
-    console = Console()
+    console = Screen()
     if name is None:
         _list_streams(console)
     else:
@@ -161,7 +159,7 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
     return 0
 
 
-def _list_streams(console: Console) -> None:
+def _list_streams(console: Screen) -> None:
     """The streams that have a name, then the prefixes that make one of any data set."""
     from rich.table import Table
 
@@ -188,7 +186,7 @@ def _list_streams(console: Console) -> None:
     )
 
 
-def _explain_stream(console: Console, name: str, seed: int, picture: Path | None) -> None:
+def _explain_stream(console: Screen, name: str, seed: int, picture: Path | None) -> None:
     """One stream: its tasks, its protocol and options, and the files with its classes."""
     from rich.table import Table
 
@@ -219,7 +217,7 @@ def _explain_stream(console: Console, name: str, seed: int, picture: Path | None
     )
 
 
-def _print_tasks(console: Console, stream: Stream, found: Profile) -> None:
+def _print_tasks(console: Screen, stream: Stream, found: Profile) -> None:
     """The tasks of a stream, a row each."""
     from rich.table import Table
 
@@ -251,7 +249,7 @@ def _facts(method: Method) -> list[tuple[str, str]]:
     ]
 
 
-def _print_facts(console: Console, facts: list[tuple[str, str]]) -> None:
+def _print_facts(console: Screen, facts: list[tuple[str, str]]) -> None:
     """Titles to the left, text wrapped beside them."""
     from rich.table import Table
 

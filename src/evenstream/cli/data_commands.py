@@ -22,13 +22,13 @@ def list_() -> int:
 
     Example: evenstream data list
     """
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
+    from evenstream.cli.screen import Screen
     from evenstream.data import data_root, list_datasets
 
-    console = Console()
+    console = Screen()
     for row in list_datasets():
         here = "here" if row.present else "not here"
         facts = f"{here:10} {row.checked:20} {_download(row)}"
@@ -51,12 +51,12 @@ def get(name: Name) -> int:
     Args:
         name: A data set (see `evenstream data list`).
     """
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+    from evenstream.cli.screen import Screen
     from evenstream.data import get as get_files
 
-    console = Console()
+    console = Screen()
     live = console.is_terminal
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=console, disable=not live) as bar:
@@ -103,9 +103,9 @@ def import_(name: Name, directory: Directory) -> int:
 
 
 def _show(statuses: list[FileStatus], name: str) -> int:
-    from rich.console import Console
+    from evenstream.cli.screen import Screen
 
-    console = Console()
+    console = Screen()
     for status in statuses:
         word = "ok (pinned)" if status.status == "pinned" else status.status
         problem = f"  {status.problem}" if status.problem else ""

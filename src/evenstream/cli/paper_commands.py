@@ -75,9 +75,9 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
         out: Folder of all runs.
         measure: Time a few steps of each kind of run that is not known yet.
     """
-    from rich.console import Console
     from rich.table import Table
 
+    from evenstream.cli.screen import Screen
     from evenstream.paper import descriptions, experiments
     from evenstream.report.experiments import find_runs
     from evenstream.sweep.estimate import Estimate, in_words
@@ -87,7 +87,7 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
     scales = dict.fromkeys(name for each in experiments().values() for name in each.scale_names)
     if scale is not None and scale not in scales:
         raise UnknownName("scale", scale, scales)
-    console, store = Console(), Store(out)
+    console, store = Screen(), Store(out)
     estimate, found = Estimate(store.finished()), find_runs(run_folders(store)).runs
     table = Table("name", "cells", "runs", "time left", "what it shows")
     table.columns[0].no_wrap = True

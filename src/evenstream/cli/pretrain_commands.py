@@ -12,8 +12,7 @@ import tyro
 from evenstream.cli.settings import StreamText
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from evenstream.cli.screen import Screen
     from evenstream.pretrain import PretrainConfig
     from evenstream.streams import Protocol
 
@@ -81,8 +80,7 @@ def pretrain(
         out: Folder for the results; must be new or empty.
         settings: Options of the training.
     """
-    from rich.console import Console
-
+    from evenstream.cli.screen import Screen
     from evenstream.pretrain import pretrain as train
     from evenstream.run.progress import make_progress
     from evenstream.streams import absolute_name, open_stream
@@ -90,24 +88,23 @@ def pretrain(
     name = absolute_name(settings.stream)
     stream = open_stream(name, seed=settings.seed, corrupt=settings.corrupt)
     config = settings.resolve(name, stream.protocol)
-    console = Console()
+    console = Screen()
     _print_result(console, train(config, stream, out, make_progress(console, "epoch")), out)
     return 0
 
 
 def resume_pretraining(folder: Path) -> int:
     """Go on with a pre-training that was stopped."""
-    from rich.console import Console
-
+    from evenstream.cli.screen import Screen
     from evenstream.pretrain import resume_pretraining as go_on
     from evenstream.run.progress import make_progress
 
-    console = Console()
+    console = Screen()
     _print_result(console, go_on(folder, make_progress(console, "epoch")), folder)
     return 0
 
 
-def _print_result(console: Console, found: dict[str, Any], folder: Path) -> None:
+def _print_result(console: Screen, found: dict[str, Any], folder: Path) -> None:
     from evenstream.pretrain import WEIGHTS
 
     accuracy = found["accuracy"][-1]

@@ -17,6 +17,7 @@ from evenstream.run.workers import how_many, warm_up
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evenstream.cli.screen import Screen
     from evenstream.run.compare import Comparison
     from evenstream.run.config import RunConfig
     from evenstream.streams import Stream
@@ -200,6 +201,7 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
 
     from evenstream.report import write_report
     from evenstream.report.comparison.summary import render_table
+    from evenstream.report.formats import plain
     from evenstream.run.compare import compare as run_all
     from evenstream.run.compare import online_statements, run_folder, write_summary
     from evenstream.run.folder import resume_command
@@ -221,7 +223,7 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
 
         def said(config: RunConfig, metrics: dict[str, Any] | None, error: str | None) -> None:
             bar.advance(task)
-            result = f"failed: {error}" if metrics is None else f"A_T {metrics['A_T']:.1f} %"
+            result = f"failed: {error}" if metrics is None else f"A_T {plain(metrics['A_T'])} %"
             _say(bar.console, f"{config.method} seed {config.seed}: {result}")
 
         errors = run_all(comparison, folder, jobs, said)
@@ -237,10 +239,10 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
     return 1 if errors else 0
 
 
-def _console() -> Console:
-    from rich.console import Console
+def _console() -> Screen:
+    from evenstream.cli.screen import Screen
 
-    return Console()
+    return Screen()
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
@@ -256,7 +258,7 @@ def _note_missing_weights(config: RunConfig, stream: Stream) -> None:
         _say(_console(), f"note: {note}")
 
 
-def _print_settings(console: Console, config: RunConfig, title: str) -> None:
+def _print_settings(console: Screen, config: RunConfig, title: str) -> None:
     _say(console, title, style="bold")
     schedule = "" if config.batch_schedule == "constant" else f" ({config.batch_schedule})"
     _say(
@@ -272,13 +274,13 @@ def _print_settings(console: Console, config: RunConfig, title: str) -> None:
     )
 
 
-def _print_result(console: Console, metrics: dict[str, Any], folder: Path) -> None:
-    from evenstream.report.formats import count
+def _print_result(console: Screen, metrics: dict[str, Any], folder: Path) -> None:
+    from evenstream.report.formats import count, plain
 
     forgetting = "" if metrics["F_T"] is None else f", forgetting F_T {metrics['F_T']:.1f}"
     _say(
         console,
-        f"average accuracy A_T {metrics['A_T']:.1f} %{forgetting}; "
+        f"average accuracy A_T {plain(metrics['A_T'])} %{forgetting}; "
         f"{metrics['steps']} steps in {metrics['train_seconds']:.1f} s, "
         f"{metrics['samples_per_second']:,.0f} samples/s, {metrics['dtype']}; "
         f"evaluation {metrics['eval_seconds']:.1f} s",

@@ -110,8 +110,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
 def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
     """Make the runs that an experiment lacks and report on all; returns the exit status."""
-    from rich.console import Console
-
+    from evenstream.cli.screen import Screen
     from evenstream.run.workers import warm_up
     from evenstream.sweep.backends import open_backend
     from evenstream.sweep.board import shown_board
@@ -126,7 +125,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
         raise InputError(f"--retries must be 0 or more, got {options.retries}")
     trackers = read_names(options.track)
     plan = make_plan(experiment, options.scale, options.seeds, options.cells, options.overrides())
-    runs, store, console = plan.runs(), Store(options.out.absolute()), Console()
+    runs, store, console = plan.runs(), Store(options.out.absolute()), Screen()
     if options.backend == "local":
         warm_up()
     check_options(runs)

@@ -18,6 +18,15 @@ from evenstream.errors import DataError
 
 _SPLIT_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _WHOLE_KEYS = ("x", "y")
+_UNREADABLE = (
+    ValueError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    MemoryError,
+    RuntimeError,  # encrypted
+)
 _HOW_TO_SAVE = (
     "save one with np.savez_compressed('data.npz', x_train=…, y_train=…, x_test=…, y_test=…), "
     "or with x=… and y=…"
@@ -63,7 +72,7 @@ def read_arrays(path: Path, layouts: Iterable[Iterable[str]]) -> dict[str, NDArr
 def _read_array(path: Path, archive: Any, key: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[key]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
+    except _UNREADABLE as error:
         if "allow_pickle" in str(error):
             raise DataError(
                 f"{path}: {key} is an array of Python objects, which only unsafe pickle can read; "

@@ -56,8 +56,11 @@ def accuracy_text(overall: float | None, recent: float | None) -> str:
 
 def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) -> str:
     """What came out of following a stream, of which `before` was learned already."""
-    after = Place(**metrics["streams"][name])
-    new, skipped = after.samples - before.samples, after.notes.get("skipped", 0)
+    after = Place.from_state(metrics["streams"][name])
+    new = after.samples - before.samples
+    skipped = after.notes.get("skipped", 0) - before.notes.get("skipped", 0)
+    if not after.samples and skipped:
+        raise DataError(f"nothing was learned from {name}: all of its {skipped:,} rows are bad")
     if not after.samples:
         raise DataError(
             f"{name} has no rows to learn from (a line of a CSV file counts when its newline is "
@@ -65,6 +68,11 @@ def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) 
         )
     line = "; its last line has no newline yet and waits for the next time"
     waits = line if after.notes.get("unfinished") else ""
+    if not new and skipped:
+        return (
+            f"nothing new in {name} but rows that were skipped ({skipped:,}); its other "
+            f"{before.samples:,} rows were learned before{waits}"
+        )
     if not new:
         return (
             f"nothing new in {name}: its {before.samples:,} rows were learned before "

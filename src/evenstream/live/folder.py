@@ -29,10 +29,15 @@ _OWN = re.compile(r"events.*\.jsonl|metrics\.json|checkpoint-|incoming$")
 """What may be left of a process that was killed before its first save."""
 
 
-def read_saved(folder: Path) -> tuple[dict[str, Any], Tally]:
-    """The state of the learner that was saved in a folder, and its tally, empty if it has none."""
+def read_saved(folder: Path, *, of_run: bool = True) -> tuple[dict[str, Any], Tally]:
+    """The state of the learner that was saved in a folder, and its tally, empty if it has none.
+
+    It may be the folder of a run, or that of its checkpoints, unless it is to be written to.
+    """
     place = folder if has_checkpoint(folder) else folder / CHECKPOINTS
     saved = read_checkpoint(place) if has_checkpoint(place) else {}
+    if "learner" in saved and not of_run:
+        raise _holds_a_run(folder)
     state: dict[str, Any] = saved.get("learner", saved)  # in a run it is a part of the checkpoint
     if state.get("kind") != "learner":
         raise CheckpointError(f"{folder} holds no learner")
@@ -51,10 +56,7 @@ def claimed(folder: Path) -> Iterator[None]:
     """Work in a folder alone; one that was made for it and stayed empty is removed again."""
     for name in (CONFIG, COMPARISON, PRETRAINING):
         if (folder / name).exists():
-            raise EvenstreamError(
-                f"{folder} holds a run, which stays as it is; go on from a copy of its learner in "
-                f"a new folder: evenstream learn NEW --start {folder} --from ..."
-            )
+            raise _holds_a_run(folder)
     try:
         foreign = folder.exists() and not all(_OWN.match(file.name) for file in folder.iterdir())
         if foreign and not has_checkpoint(folder):
@@ -70,6 +72,13 @@ def claimed(folder: Path) -> Iterator[None]:
             yield
     finally:
         remove_empty(made)
+
+
+def _holds_a_run(folder: Path) -> EvenstreamError:
+    return EvenstreamError(
+        f"{folder} holds a run, which stays as it is; go on from a copy of its learner in a new "
+        f"folder: evenstream learn NEW --start {folder} --from ..."
+    )
 
 
 def bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -27,6 +28,8 @@ from evenstream.run.preparation import NEEDS_BOUNDARIES
 SAVE_SECONDS = 30.0
 """A slow stream is saved after this time, whatever `checkpoint_every` says."""
 FLUSH_SECONDS = 2.0
+KEPT_LOGS = 16
+"""Full files of the log, of 16 MB each, that are kept."""
 
 _END = object()
 
@@ -49,7 +52,7 @@ class Resumable(Protocol):
 
 def follow(
     learner: Learner,
-    stream: Iterable[tuple[Any, Any]],
+    stream: Iterable[tuple[Any, Any] | None],
     folder: str | Path,
     *,
     name: str = "stream",
@@ -66,7 +69,8 @@ def follow(
 
     Args:
         learner: a new learner, or one in the state that the folder holds.
-        stream: gives pairs of inputs and labels, as `Learner.learn` takes them.
+        stream: gives pairs of inputs and labels, as `Learner.learn` takes them. One that waits for
+            data may give None now and then, so that what was learned is saved meanwhile.
         folder: where to save; new, or written by `follow`, `evenstream learn` or `Learner.save`.
         name: tells this stream from others that the same learner follows.
         checkpoint_every: batches between saves (a slow stream is saved every 30 seconds).
@@ -92,7 +96,7 @@ class _Following:
     def __init__(
         self,
         learner: Learner,
-        stream: Iterable[tuple[Any, Any]],
+        stream: Iterable[tuple[Any, Any] | None],
         folder: Path,
         name: str,
         stop: Stop,
@@ -101,7 +105,7 @@ class _Following:
         self.resumable = stream if isinstance(stream, Resumable) else None
         self.tally, self.consistent = Tally(), True
         if has_checkpoint(folder):
-            state, self.tally = read_saved(folder)
+            state, self.tally = read_saved(folder, of_run=False)
             tidy(folder)
             bring_to(learner, state, folder)
         cut_back(folder, self.tally.batches, 0)
@@ -115,15 +119,16 @@ class _Following:
 
     def to_the_end(self, every: int, refused: Refused, on_step: OnStep) -> dict[str, Any]:
         try:
-            for x, labels in self._batches():
-                result = self._take(x, labels, refused)
+            for batch in self._batches():
+                result = None if batch is None else self._take(*batch, refused)
                 if result is not None:
                     on_step(result, self.tally)
                 now = time.monotonic()
                 if self.tally.batches % every == 0 or now - self._saved > SAVE_SECONDS:
                     self.save()
-                elif now - self._flushed > FLUSH_SECONDS:
-                    self._log().flush()
+                elif self._unsaved and now - self._flushed > FLUSH_SECONDS:
+                    with self._writing():
+                        self._log().flush()
                     self._flushed = now
             self._note_the_end()
             self.save()
@@ -147,8 +152,11 @@ class _Following:
             self._write_metrics()
         return self.metrics()
 
-    def _batches(self) -> Iterator[tuple[Any, Any]]:
-        """The batches that are not learned yet; a signal stops the wait for the next at once."""
+    def _batches(self) -> Iterator[tuple[Any, Any] | None]:
+        """The batches that are not learned yet; a signal stops the wait for the next at once.
+
+        None where the stream has nothing to give yet.
+        """
         self.stop.unfinished = False
         iterator = self._rest()
         while True:
@@ -159,7 +167,7 @@ class _Following:
             self.stop.unfinished = True
             if batch is _END:
                 return
-            yield self._pair(batch)
+            yield None if batch is None else self._pair(batch)
 
     def _pair(self, batch: Any) -> tuple[Any, Any]:
         """The inputs and the labels of a batch, which may be looked at more than once."""
@@ -178,7 +186,8 @@ class _Following:
             return iter(self.stream)
         iterator = iter(self.stream)
         number, last = 0, None
-        for batch in itertools.islice(iterator, self.place.batches):
+        given = (batch for batch in iterator if batch is not None)
+        for batch in itertools.islice(given, self.place.batches):
             number, last = number + 1, batch
         why = ""
         if number < self.place.batches:
@@ -194,7 +203,7 @@ class _Following:
 
     def _take(self, x: Any, labels: Any, refused: Refused) -> StepResult | None:
         """Learn a batch; None if it was refused and skipped."""
-        state = self.resumable.state() if self.resumable else _digest(x, labels)
+        state = self._state() if self.resumable else _digest(x, labels)
         waiting = sum(len(rows) for rows, _ in self.learner.pending)
         began = time.perf_counter()
         event: dict[str, Any] = {"stream": self.name}
@@ -210,6 +219,9 @@ class _Following:
                 raise InputError(f"batch {number} of {self.name} was refused: {error}") from error
             self.tally.refused += 1
             event |= {"event": "refused", "reason": str(error)}
+        except Exception:
+            self.consistent = True  # the learner has undone the step
+            raise
         else:
             self.tally.samples += len(values)
             self.place.samples += len(values)
@@ -219,38 +231,65 @@ class _Following:
             event |= {"loss": result.loss, "accuracy": result.accuracy, "rows": result.rows}
         self.tally.batches += 1
         self.place.batches += 1
-        self.place.state = state
+        self.place.state, self.place.ended = state, False
         self.tally.seconds += time.perf_counter() - began
         self.consistent = self._unsaved = True
-        self._log().write({"step": self.tally.batches, **event})
+        with self._writing():
+            self._log().write({"step": self.tally.batches, **event})
         return result
 
     def _note_the_end(self) -> None:
-        """Save where a stream ended, which may be after its last batch (rows left out)."""
-        if self.resumable is not None and self.place.batches:
-            state = self.resumable.state()
-            self._unsaved = self._unsaved or state != self.place.state
-            self.place.state = state
+        """Note where a stream ended, which may be after its last batch (rows left out)."""
+        before = self.place.state, self.place.ended
+        if self.resumable is not None:
+            self.place.state = self._state()
+        self.place.ended = True
+        changed = (self.place.state, self.place.ended) != before
+        self._unsaved = self._unsaved or (changed and self.place.batches > 0)
+
+    def _state(self) -> Any:
+        """Where a stream that knows it is, if a checkpoint can hold it."""
+        assert self.resumable is not None
+        state = self.resumable.state()
+        try:
+            json.dumps(state)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.name}: state() must return plain values that JSON knows: {error}"
+            ) from None
+        return state
 
     def _log(self) -> EventLog:
         """The log, opened when there is something to write."""
         if self.events is None:
-            self.events = EventLog(self.folder)
+            self.events = EventLog(self.folder, keep=KEPT_LOGS)
         return self.events
 
     def save(self) -> None:
         """Write the learner and the tally in one checkpoint, unless nothing has changed."""
         if not self._unsaved:
             return
-        self._log().flush(sync=True)
-        tree = {**self.learner.state(), LIVE: self.tally.state()}
-        write_checkpoint(self.folder, self.learner.step, tree)
+        with self._writing():
+            self._log().flush(sync=True)
+            tree = {**self.learner.state(), LIVE: self.tally.state()}
+            write_checkpoint(self.folder, self.learner.step, tree)
         self._write_metrics()
         self._unsaved, self._saved = False, time.monotonic()
         self._flushed = self._saved
 
     def _write_metrics(self) -> None:
-        write_atomically(self.folder / METRICS, json.dumps(self.metrics(), indent=1))
+        with self._writing():
+            write_atomically(self.folder / METRICS, json.dumps(self.metrics(), indent=1))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise EvenstreamError(
+                f"cannot write to {self.folder}: {error}; free some space or fix the permissions, "
+                "then run it again"
+            ) from error
 
     def metrics(self) -> dict[str, Any]:
         learner, tally = self.learner, self.tally

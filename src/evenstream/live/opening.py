@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -106,8 +107,9 @@ def _columns(reader: TableReader, known: Known, reading: Reading) -> Columns:
         return Columns.choose(reader.source, reader.names, label, ignore, label_needed=needed)
     if reading.label not in (None, columns.label):
         raise InputError(f"the learner's label is the column {columns.label}, not {reading.label}")
-    if set(reading.ignore) & {*columns.features, columns.label}:
-        raise InputError(f"the learner needs {', '.join(columns.features)}, none can be ignored")
+    known_ones = [name for name in reading.ignore if name in (*columns.features, columns.label)]
+    if known_ones:
+        raise InputError(f"the learner knows the column {known_ones[0]}, so it cannot be ignored")
     return replace(columns, ignored=(*columns.ignored, *reading.ignore))
 
 
@@ -178,5 +180,6 @@ def _listing_digest(files: ImageFiles) -> str:
     digest = hashlib.sha256()
     for row in range(len(files)):
         path = files.path(row)
-        digest.update(f"{path.relative_to(files.root)}\0{path.stat().st_size}\0".encode())
+        digest.update(os.fsencode(path.relative_to(files.root)))
+        digest.update(f"\0{path.stat().st_size}\0".encode())
     return digest.hexdigest()

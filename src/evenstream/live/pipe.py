@@ -12,6 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _ROWS_AHEAD = 1024
+_TICK_SECONDS = 1.0
 
 
 def read_lines(descriptor: int) -> Iterator[bytes]:
@@ -28,6 +29,8 @@ def read_lines(descriptor: int) -> Iterator[bytes]:
 def timed_batches(items: Iterable[T], size: int, patience: float) -> Iterator[list[T]]:
     """Batches of `size`, or fewer once the first of them has waited for `patience` seconds.
 
+    While nothing arrives, there is an empty one each second, so that the reader can see to other
+    things.
     The items are fetched by a thread, which is at most some rows ahead and ends with the process.
     """
     arrived: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(_ROWS_AHEAD)
@@ -44,8 +47,12 @@ def timed_batches(items: Iterable[T], size: int, patience: float) -> Iterator[li
     threading.Thread(target=fetch, daemon=True).start()
     end: BaseException | None = None
     while end is None:
-        batch, end = arrived.get()
-        give_up = time.monotonic() + patience
+        try:
+            batch, end = arrived.get(timeout=_TICK_SECONDS)
+        except queue.Empty:
+            yield []
+            continue
+        give_up = time.monotonic() + min(patience, threading.TIMEOUT_MAX / 2)
         while end is None and len(batch) < size:
             try:
                 more, end = arrived.get(timeout=max(give_up - time.monotonic(), 0))

@@ -48,7 +48,7 @@ def write_predictions(
         ]
     )
     score = Score()
-    for x, labels in source:
+    for x, labels in filter(None, source):
         chances = learner.predict_proba(x)
         for row, label in zip(chances, labels, strict=True):
             name = [] if files is None else [str(files.path(score.rows).relative_to(files.root))]

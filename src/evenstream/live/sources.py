@@ -36,7 +36,8 @@ class Source:
     is_image = False
     batch = 32
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch | None]:
+        """The batches; None while nothing arrives."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
@@ -58,9 +59,14 @@ class Source:
         """Draw the order, if the data has none of its own."""
 
     def name_in(self, streams: Mapping[str, Place], *, again: bool = False) -> str:
-        """What this data was called when it was learned before; else, or `again`, a new name."""
+        """What this data was called when it was learned before; else, or `again`, a new name.
+
+        A time that was stopped before the end of the data is gone on with, `again` or not.
+        """
         for name in reversed(list(streams)):
-            if not again and self.recognises(streams[name].notes):
+            if self.recognises(streams[name].notes):
+                if again and streams[name].ended:
+                    break
                 return name
         names = (f"{self.name} ({number})" for number in itertools.count(2))
         return next(name for name in itertools.chain([self.name], names) if name not in streams)
@@ -75,11 +81,12 @@ class TableSource(Source):
         self.name, self.reader, self.columns = name, reader, columns
         self._patience = patience
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch | None]:
         rows = self.reader.rows(self.columns)
         if self._patience is None:
             return in_batches(rows, self.batch)
-        return map(stack, timed_batches(rows, self.batch, self._patience))
+        batches = timed_batches(rows, self.batch, self._patience)
+        return (stack(batch) if batch else None for batch in batches)
 
     def state(self) -> dict[str, Any]:
         """The place in the file, and the columns for whoever goes on."""

@@ -17,6 +17,13 @@ class Place:
     samples: int = 0
     state: Any = None
     """What the stream needs to go on, if it says so itself."""
+    ended: bool = False
+    """Whether that was all of it, when it was followed last."""
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Place:
+        """Made of its fields; old checkpoints do not say whether the stream had ended."""
+        return cls(**{"ended": True, **state})
 
     @property
     def notes(self) -> Mapping[str, Any]:
@@ -51,5 +58,5 @@ class Tally:
         """The inverse of `state`."""
         accuracy = Prequential()
         accuracy.load_state(state["accuracy"])
-        streams = {name: Place(**place) for name, place in state["streams"].items()}
+        streams = {name: Place.from_state(place) for name, place in state["streams"].items()}
         return cls(**{**state, "accuracy": accuracy, "streams": streams})

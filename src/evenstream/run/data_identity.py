@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +52,7 @@ def _sample(x: Inputs) -> bytes | NDArray[Any]:
     rows = np.linspace(0, len(x) - 1, SAMPLED_ROWS).astype(np.int64)
     if isinstance(x, np.ndarray):
         return x[rows]
-    return "\n".join(x.path(row).relative_to(x.root).as_posix() for row in rows).encode()
+    return os.fsencode("\n".join(x.path(row).relative_to(x.root).as_posix() for row in rows))
 
 
 def _digest(*parts: bytes | NDArray[Any]) -> str:

@@ -16,10 +16,15 @@ _NAME = "events.jsonl"
 
 
 class EventLog:
-    """Appends to `events.jsonl`; when it is full it becomes `events-0001.jsonl` and so on."""
+    """Appends to `events.jsonl`; when it is full it becomes `events-0001.jsonl` and so on.
 
-    def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
-        self._folder, self._rotate_bytes = folder, rotate_bytes
+    With `keep`, only so many full files are kept, the newest.
+    """
+
+    def __init__(
+        self, folder: Path, rotate_bytes: int = ROTATE_BYTES, keep: int | None = None
+    ) -> None:
+        self._folder, self._rotate_bytes, self._keep = folder, rotate_bytes, keep
         self._file = (folder / _NAME).open("a", encoding="utf-8")
 
     def write(self, event: dict[str, Any]) -> None:
@@ -35,10 +40,13 @@ class EventLog:
             return
         self._file.close()
         full = _full_files(self._folder)
-        number = int(full[-1].stem.removeprefix("events-")) + 1 if full else 1
+        number = _number(full[-1]) + 1 if full else 1
         current = self._folder / _NAME
         current.rename(self._folder / f"events-{number:04d}.jsonl")
         self._file = current.open("a", encoding="utf-8")
+        if self._keep is not None:
+            for oldest in full[: max(len(full) + 1 - self._keep, 0)]:
+                oldest.unlink()
 
     def close(self) -> None:
         """Flush and close."""
@@ -127,7 +135,11 @@ def cut_back(folder: Path, step: int, tasks: int) -> None:
 
 
 def _full_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("events-*.jsonl"))
+    return sorted(folder.glob("events-*.jsonl"), key=_number)
+
+
+def _number(full: Path) -> int:
+    return int(full.stem.removeprefix("events-"))
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -85,8 +85,8 @@ def make_or_finish(job: Job, stop: StopFlag, *, keep: bool = False) -> Metrics:
                 config.write(folder)
             elif not holds_its_run(folder):
                 raise EvenstreamError(
-                    f"{folder / config.FILE} was changed by hand; remove the folder to make the "
-                    "run again"
+                    f"{folder / config.FILE} was changed or removed by hand; remove the folder to "
+                    "make the run again"
                 )
             metrics = resume_run(folder, stop=stop)
             if not keep:

@@ -97,5 +97,8 @@ class Store:
 
 
 def holds_its_run(folder: Path) -> bool:
-    """Whether the settings in a folder are still those that its name stands for."""
-    return run_key(RunConfig.read(folder)) == folder.name
+    """Whether the settings in a folder are there, and still those that its name stands for."""
+    try:
+        return run_key(RunConfig.read(folder)) == folder.name
+    except EvenstreamError:
+        return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import itertools
 import math
+from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,64 +27,85 @@ class CsvReader(TableReader):
     """Rows of CSV text with a header line; comma, semicolon or tab, as the header has it.
 
     Lines are taken one by one, so that a row can be learned before the next one exists. After
-    each row `bytes`, `line` and `digest` say what has been read so far.
+    each row `bytes`, `line` and `digest` say what has been read so far. If a quotation mark is
+    never closed, only its own line is lost: the lines after it are read again, as rows.
     """
 
     def __init__(self, lines: Iterable[bytes], source: str) -> None:
         self.bytes, self.line, self.digest = 0, 0, hashlib.sha256()
         self._lines, self.source = iter(lines), source
-        text = self._text()
-        header = next((line for line in text if line.strip()), None)
+        self._ahead = deque[bytes]()
+        while (header := self._pull()) is not None and not header.removeprefix(BOM_UTF8).strip():
+            self._count([header])
         if header is None:
             raise DataError(f"{source} is empty; it needs a line with the names of the columns")
-        self._separator = max(_SEPARATORS, key=header.count)
+        self._ahead.append(header)
+        self._separator = max(_SEPARATORS, key=lambda separator: header.count(separator.encode()))
         try:
-            names = next(self._cells(itertools.chain([header], text)))
-        except csv.Error as error:
+            names = self._cells()
+        except ValueError as error:
             raise DataError(f"{source}, line {self.line}: {error}") from None
-        super().__init__(source, names)
+        super().__init__(source, names or [])
         if _looks_like_data(self.names):
+            line = header.decode("utf-8-sig").strip()
             raise DataError(
-                f"{source} has no header: its first line is {header.strip()[:60]!r}; put a line "
-                "with the names of the columns above it"
+                f"{source} has no header: its first line is {line[:60]!r}; put a line with the "
+                "names of the columns above it"
             )
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on."""
         places, label_place = columns.places(self.source, self.names)
-        reader = self._cells(self._text())
         while True:
             try:
-                cells = next(reader)
+                cells = self._cells()
+                if cells is None:
+                    return
                 if not cells:  # a blank line
                     continue
                 if len(cells) != len(self.names):
                     raise ValueError(f"{len(cells)} cells, but there are {len(self.names)} columns")
                 values = _numbers(columns.features, [cells[place] for place in places])
                 label = None if label_place is None else self.label(cells[label_place].strip())
-            except StopIteration:
-                return
-            except (ValueError, csv.Error) as error:
+            except ValueError as error:
                 self.refuse(f"line {self.line}", str(error))
             else:
                 yield values, label
 
-    def _cells(self, text: Iterable[str]) -> Iterator[list[str]]:
-        return csv.reader(text, delimiter=self._separator, skipinitialspace=True, strict=True)
+    def _cells(self) -> list[str] | None:
+        """The cells of the next row, none of a blank line; None at the end of the text."""
+        raw: list[bytes] = []
+        reader = csv.reader(
+            self._texts(raw), delimiter=self._separator, skipinitialspace=True, strict=True
+        )
+        try:
+            cells = next(reader, None)
+        except (csv.Error, UnicodeDecodeError) as error:
+            self._ahead.extendleft(reversed(raw[1:]))
+            self._count(raw[:1])
+            raise ValueError(_why(raw, error)) from None
+        self._count(raw)
+        return cells
 
-    def _text(self) -> Iterator[str]:
-        for line in self._lines:
-            if self.may_grow and not line.endswith(b"\n"):
-                self.unfinished = True
-                return
+    def _texts(self, raw: list[bytes]) -> Iterator[str]:
+        """The next lines, of which a row takes as many as it has; they are noted in `raw`."""
+        while (line := self._pull()) is not None:
+            raw.append(line)
+            yield line.decode("utf-8-sig" if self.line + len(raw) == 1 else "utf-8")
+
+    def _pull(self) -> bytes | None:
+        if self._ahead:
+            return self._ahead.popleft()
+        line = next(self._lines, None)
+        if line is not None and self.may_grow and not line.endswith(b"\n"):
+            self.unfinished = True
+            return None
+        return line
+
+    def _count(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
             self.bytes, self.line = self.bytes + len(line), self.line + 1
             self.digest.update(line)
-            try:
-                yield line.decode("utf-8-sig" if self.line == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise DataError(
-                    f"{self.source}, line {self.line}: is not UTF-8 text; save it as CSV in UTF-8"
-                ) from None
 
 
 class CsvFile(CsvReader):
@@ -112,6 +134,7 @@ class CsvFile(CsvReader):
         self.digest = self._digest_of(place["bytes"])
         self.bytes, self.line = place["bytes"], place["line"]
         self._lines = iter(self._file)
+        self._ahead.clear()
 
     def recognises(self, place: Mapping[str, Any]) -> bool:
         """Whether the file begins with the same bytes; it may have grown since."""
@@ -133,6 +156,15 @@ class CsvFile(CsvReader):
             digest.update(chunk)
             size -= len(chunk)
         return digest
+
+
+def _why(lines: Sequence[bytes], error: Exception) -> str:
+    """What is wrong with the first of the lines that were taken for one row."""
+    if lines[0].count(b'"') % 2:
+        return f"a quotation mark opens a cell that is not closed ({error})"
+    if isinstance(error, UnicodeDecodeError):
+        return "is not UTF-8 text; save it as CSV in UTF-8"
+    return str(error)
 
 
 def _numbers(names: Sequence[str], cells: Sequence[str]) -> list[float]:

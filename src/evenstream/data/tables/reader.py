@@ -70,11 +70,16 @@ class TableReader:
 
     def label(self, value: Label | None) -> Label | None:
         """The label of a row; `ValueError` if it lacks one or it cannot be used."""
-        if value is not None and value != "":
+        if value is None or value == "":
+            if self.label_needed:
+                raise ValueError("the label is missing")
+            return None
+        try:
             return self.as_label(value)
-        if self.label_needed:
-            raise ValueError("the label is missing")
-        return None
+        except ValueError:
+            if self.label_needed:
+                raise
+            return None  # such as ? for one that is not known
 
 
 def in_batches(rows: Iterable[Row], size: int) -> Iterator[tuple[NDArray[np.float32], list[Any]]]:
