@@ -32,7 +32,8 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
         def start(self, method, seed, steps, done):
             seen.append((method, seed, steps, done))
 
-    resume_run(tmp_path / "run", Progress())
+    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+        resume_run(tmp_path / "run", Progress())
     assert seen == [("er-las", 0, 20, 14)]
     assert outcome(tmp_path / "run") == expected
 
