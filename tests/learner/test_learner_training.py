@@ -23,6 +23,21 @@ def test_frozen_parameters_stay():
     assert learner.network.head.weight.requires_grad
 
 
+def test_lazy_modules_will_do(tmp_path):
+    def lazy():
+        return nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.ReLU())
+
+    learner = small("er-las", lazy())
+    with pytest.raises(InputError):
+        learner.learn(np.full((4, DIM), np.nan), ["a"] * 4)
+    feed(learner, class_stream()[:4])
+    learner.save(tmp_path)
+    resumed = Learner.load(tmp_path, lazy())
+    for one in (learner, resumed):
+        feed(one, class_stream()[4:])
+    assert same(parameters(learner), parameters(resumed))
+
+
 def test_a_module_without_parameters_will_do():
     learner = feed(small("er-las", nn.Sequential()), class_stream())  # the inputs are the features
     assert learner.network.head.in_features == DIM

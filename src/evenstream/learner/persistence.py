@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from evenstream.checkpoint import flatten
 from evenstream.errors import CheckpointError
@@ -85,9 +86,15 @@ def _load_network(learner: Learner, state: dict[str, Any]) -> None:
 
 
 def _check_module(module: nn.Module, saved: dict[str, Tensor]) -> None:
-    """Compare a user's module with the saved one by parameter names and shapes."""
-    mine = {f"backbone.{name}": tuple(t.shape) for name, t in module.state_dict().items()}
+    """Compare a user's module with the saved one by parameter names and shapes.
+
+    What a lazy module has no shape for yet will get that of the inputs.
+    """
     theirs = {n: tuple(t.shape) for n, t in saved.items() if n.startswith("backbone.")}
+    mine = {
+        name: theirs.get(name) if is_lazy(value) else tuple(value.shape)
+        for name, value in module.state_dict(prefix="backbone.").items()
+    }
     for name in sorted(mine.keys() | theirs.keys()):
         if mine.get(name) != theirs.get(name):
             short = name.removeprefix("backbone.")

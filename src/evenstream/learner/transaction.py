@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from evenstream.learner.classifier import Classifier
 from evenstream.learner.heads import GrowingHead
@@ -32,7 +33,7 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
     module = network if network is not None else learner.model
     own_modules = [m for part in parts for m in part.modules.values()]
     modules = [m for m in (module, *own_modules) if isinstance(m, nn.Module)]
-    buffers = [{name: b.clone() for name, b in m.named_buffers()} for m in modules]
+    buffers = [{n: b.clone() for n, b in m.named_buffers() if not is_lazy(b)} for m in modules]
     width = None if network is None else network.width
     n_labels, step, pending = len(learner.label_map), learner.step, learner.pending
     task = learner.task, learner.in_task, learner.task_counts
@@ -54,7 +55,8 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
             network.width = width
         for owner, before in zip(modules, buffers, strict=True):
             for name, buffer in owner.named_buffers():
-                buffer.copy_(before[name])
+                if name in before:  # a lazy module has got its buffers meanwhile
+                    buffer.copy_(before[name])
         learner.label_map.truncate(n_labels)
         learner.step, learner.pending = step, pending
         learner.task, learner.in_task, learner.task_counts = task
