@@ -6,28 +6,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import (
-    EXACT,
-    Group,
-    assert_value,
-    next_step,
-    step_of,
-)
+from method_samples import EXACT, Group, assert_value, next_step, step_of
 from torch import nn
 
 from evenstream.errors import InputError
 from evenstream.methods import make_method
 from evenstream.methods.er_cba import Adaptor, outer_loss
-from small_streams import (
-    DIM,
-    Noisy,
-    blobs,
-    class_stream,
-    feed,
-    parameters,
-    same,
-    small,
-)
+from small_streams import DIM, Noisy, blobs, class_stream, feed, parameters, same, small
 
 
 def worked_adaptor():

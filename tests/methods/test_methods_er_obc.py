@@ -4,28 +4,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import (
-    EXACT,
-    assert_value,
-    next_step,
-    normed,
-)
+from method_samples import EXACT, assert_value, next_step, normed
 from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import NonFiniteLoss
 from evenstream.learner.loop import update
 from evenstream.learner.memory import Y
-from small_streams import (
-    Bomb,
-    blobs,
-    class_stream,
-    feed,
-    images,
-    parameters,
-    same,
-    small,
-)
+from small_streams import Bomb, blobs, class_stream, feed, images, parameters, same, small
 
 
 def body_of(weights):

@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import (
-    linear,
-)
+from method_samples import linear
 from torch import nn
 
 from evenstream.methods import make_method
-from small_streams import (
-    blobs,
-    class_stream,
-    feed,
-    parameters,
-    same,
-    small,
-)
+from small_streams import blobs, class_stream, feed, parameters, same, small
 
 
 def scores_of(rule, network, features):

@@ -205,7 +205,7 @@ class _Following:
         """Learn a batch; None if it was refused and skipped."""
         state = self._state() if self.resumable else _digest(x, labels)
         waiting = sum(len(rows) for rows, _ in self.learner.pending)
-        began = time.perf_counter()
+        began, step = time.perf_counter(), self.learner.step
         event: dict[str, Any] = {"stream": self.name}
         result = None
         self.consistent = False
@@ -220,7 +220,7 @@ class _Following:
             self.tally.refused += 1
             event |= {"event": "refused", "reason": str(error)}
         except Exception:
-            self.consistent = True  # the learner has undone the step
+            self.consistent = self.learner.step == step  # the learner has undone it
             raise
         else:
             self.tally.samples += len(values)
