@@ -8,7 +8,7 @@ from pathlib import Path
 from evenstream.run.many import Job
 from evenstream.run.workers import Answer, attempt
 from evenstream.sweep.backends import Backend
-from evenstream.sweep.engine import Report
+from evenstream.sweep.engine import Listener
 from evenstream.sweep.experiment import Experiment
 from evenstream.sweep.experiment_file import read_experiment
 
@@ -69,7 +69,7 @@ class Here:
             yield job, answer or attempt(work, job, stop)
 
 
-class Heard(Report):
+class Heard(Listener):
     """Keeps what a sweep reports."""
 
     def __init__(self) -> None:

@@ -107,10 +107,12 @@ def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Inter
 
 
 def difference_of_means(a: Sample, b: Sample, *, confidence: float = 0.95) -> Interval:
-    """Return the difference of two means, `a - b`, with Welch's confidence interval.
+    """Return the difference of two means, `a - b`, with a cautious confidence interval.
 
     For results that cannot be paired, such as ours and those in print: each side has a deviation
-    and a number of its own. `n` is the smaller number and `std` is not defined.
+    and a number of its own. `n` is the smaller number and `std` is not defined. The degrees of
+    freedom are those of the smaller side: Welch's estimate of them is too large where one side has
+    two or three values, whose deviation may by luck be next to nothing.
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
@@ -118,19 +120,12 @@ def difference_of_means(a: Sample, b: Sample, *, confidence: float = 0.95) -> In
         if sample.n < 2 or not (math.isfinite(sample.mean) and 0 <= sample.std < math.inf):
             raise InputError(f"mean, deviation and at least two values are needed, not {sample}")
     mean, n = a.mean - b.mean, min(a.n, b.n)
-    parts = [sample.std**2 / sample.n for sample in (a, b)]
-    variance = sum(parts)
-    if variance == 0:
-        return Interval(mean=mean, low=mean, high=mean, n=n, std=None)
-    shares = [part / variance for part in parts]
-    freedom = 1 / sum(
-        share**2 / (sample.n - 1) for share, sample in zip(shares, (a, b), strict=True)
-    )
-    half = _t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(variance)
+    error = math.hypot(*(sample.std / math.sqrt(sample.n) for sample in (a, b)))
+    half = _t_quantile(0.5 + confidence / 2, n - 1) * error
     return Interval(mean=mean, low=mean - half, high=mean + half, n=n, std=None)
 
 
-def _t_quantile(probability: float, freedom: float) -> float:
+def _t_quantile(probability: float, freedom: int) -> float:
     """Student's t; `scipy.stats` has it as well, but takes a second or two to load."""
     from scipy.special import stdtrit
 

@@ -192,7 +192,7 @@ def test_the_latex_is_well_formed(contents):
     assert text.count(r"\begin{minipage}") == text.count(r"\end{minipage}") == 3
     assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") == 4
     assert text.count("$") % 2 == 0
-    assert text.count("Welch's t") == 1
+    assert text.count("Student's t") == 1
     for columns, rows in latex_tables(text):
         assert len(rows) > 1
         assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {columns - 1}

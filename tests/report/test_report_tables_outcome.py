@@ -161,7 +161,33 @@ def test_a_cell_that_says_how_takes_no_other(tmp_path):
     found = outcome_of(tmp_path / "runs", experiment).cells["full"]
     kinds = {cell["dtype"]: [run.config.dtype for run in seeds.values()]
              for cell, seeds in found.items()}  # fmt: skip
-    assert kinds == {"auto": ["bfloat16"], "float32": ["float32"]}
+    assert kinds == {"float32": ["float32"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "other"),
+    [("threads = 1", {"threads": 2}), ("eval_images = 1000", {"eval_images": 20})],
+)
+def test_a_setting_binds_also_where_it_is_the_default(tmp_path, given, other):
+    text = EXPERIMENT.replace('network = "resnet18"', f'network = "resnet18"\n{given}')
+    experiment = make_experiment(tmp_path / "file", text)
+    config = config_of(experiment, method="er", **CIFAR10)
+    write_run(tmp_path / "runs" / "a", config)
+    write_run(tmp_path / "runs" / "b", replace(config, seed=1, **other))
+    (each,) = measured(outcome_of(tmp_path / "runs", experiment)).values()
+    assert list(each.values) == [0]
+
+
+def test_what_one_cell_leaves_open_another_may_not(tmp_path):
+    extra = '[[when]]\nmatch = { method = "er" }\nset = { threads = 1 }\n'
+    text = EXPERIMENT.replace("[scale.cpu]", f"{extra}[scale.cpu]")
+    experiment = make_experiment(tmp_path / "file", text)
+    for method in ("er", "er-las"):
+        config = config_of(experiment, method=method, **CIFAR10)
+        write_run(tmp_path / "runs" / method, replace(config, threads=2))
+    assert list(measured(outcome_of(tmp_path / "runs", experiment))) == [
+        ("full", "er-las", "c-cifar10")
+    ]
 
 
 def test_a_cell_that_says_one_thing_about_how_leaves_the_others_open(tmp_path):
@@ -177,14 +203,14 @@ def test_a_cell_that_says_one_thing_about_how_leaves_the_others_open(tmp_path):
 
 
 def test_of_two_cells_the_one_that_says_more_about_how_gets_a_run(tmp_path):
-    text = EXPERIMENT.replace("memory = [100]", "memory = [100]\neval_every = [0, 5]")
+    text = EXPERIMENT + "[scale.often]\nsettings = { eval_every = 5 }\n"
     experiment = make_experiment(tmp_path / "file", text)
-    config = config_of(experiment, method="er", eval_every=5, **CIFAR10)
+    config = config_of(experiment, scale="often", method="er", **CIFAR10)
     write_run(tmp_path / "runs" / "a", replace(config, dtype="float32"))
     write_run(tmp_path / "runs" / "b", replace(config, dtype="float32", eval_every=7))
-    found = outcome_of(tmp_path / "runs", experiment).cells["full"]
-    assert {cell["eval_every"]: [run.config.eval_every for run in seeds.values()]
-            for cell, seeds in found.items()} == {0: [7], 5: [5]}  # fmt: skip
+    found = outcome_of(tmp_path / "runs", experiment).cells
+    assert {scale: [run.config.eval_every for seeds in cells.values() for run in seeds.values()]
+            for scale, cells in found.items()} == {"full": [7], "often": [5]}  # fmt: skip
 
 
 def test_any_file_of_weights_will_do_where_a_cell_leaves_it_to_the_command(tmp_path):
@@ -381,6 +407,27 @@ def test_where_no_gain_is_printed_it_is_the_difference_of_one_tables_means(tmp_p
     gain = next(each for each in found.gains if each.metric.name == "A_T")
     assert [(each.mean, each.source) for each in gain.stated] == [(7.2, "a"), (6.6, "b")]
     assert gain.words == "· one seed"
+
+
+@pytest.mark.parametrize(
+    ("metric", "how"),
+    [
+        ("train_seconds", {"threads": 2}),
+        ("A_AUC", {"eval_images": 20}),
+        ("A_AUC", {"eval_every": 7}),
+    ],
+)
+def test_only_numbers_that_were_measured_alike_are_averaged(tmp_path, experiment, metric, how):
+    experiment = replace(experiment, metrics=("A_T", metric))
+    config = config_of(experiment, method="er", **CIFAR10)
+    for seed in range(3):
+        different = how if seed == 0 else {}
+        numbers = {"A_AUC": 10.0 * seed, "train_seconds": 10.0 * seed}
+        seeded = replace(config, seed=seed, **different)
+        write_run(tmp_path / "runs" / str(seed), seeded, threads=seeded.threads, **numbers)
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    assert list(measured(outcome, "A_T")["full", "er", "c-cifar10"].values) == [0, 1, 2]
+    assert dict(measured(outcome, metric)["full", "er", "c-cifar10"].values) == {1: 10, 2: 20}
 
 
 def test_times_are_compared_on_the_same_machine_only(tmp_path):

@@ -63,7 +63,8 @@ def test_workers_are_forked_from_one_process_with_the_environment_of_today(monke
 
 
 def test_as_many_as_there_are_cores(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(6)))
+    monkeypatch.setattr("os.cpu_count", lambda: 64)  # those of the whole machine do not count
     assert [how_many(0, threads) for threads in (1, 2, 4, 8)] == [6, 3, 1, 1]
     assert how_many(0, 1, cores=40) == 40  # of a cluster
     assert how_many(9, 4) == 9  # asked for

@@ -3,16 +3,19 @@
 import csv
 import io
 import json
+import re
+import shutil
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from evenstream.errors import InputError, UnknownName
 from evenstream.run.many import Ended
 from evenstream.sweep.board import LiveBoard, PlainBoard
 from evenstream.sweep.cost import measure
-from evenstream.sweep.engine import work
+from evenstream.sweep.engine import Listener, work
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.listing import write_listing
 from evenstream.sweep.plan import make_plan
@@ -191,6 +194,21 @@ def test_table_fills_in(experiment, tmp_path):
     assert board.has("A_T") and board.has("F_T") and not board.has("accuracy_matrix")
 
 
+def test_a_failure_is_told_and_leaves_the_live_table_as_it_is(experiment, tmp_path):
+    plan, store = make_plan(experiment), Store(tmp_path / "store")
+    console = Console(file=io.StringIO(), width=200, force_terminal=True)
+    board = LiveBoard(plan, store, 2, console)
+    runs = plan.runs()
+    board.start({}, [(config, store.folder(config)) for config in runs])
+    with Live(board, console=console, auto_refresh=False):
+        failed = Ended(runs[1], store.folder(runs[1]), error="no [red]luck", again=True)
+        board.ended(failed)
+    shown = re.sub("\x1b[^mKAh]*[a-zA-Z]", "", console.file.getvalue())
+    assert f"{runs[1].method}, {runs[1].stream}, memory 12, seed 0: failed: no [red]luck; " in shown
+    assert "will be tried again" in shown
+    assert "0/2" in shown and "[dim]" not in shown
+
+
 def test_running_runs_count_by_their_steps(experiment, tmp_path):
     plan, store = make_plan(experiment, only=["method=er", "memory=6"]), Store(tmp_path / "store")
     board = PlainBoard(plan, store, 1, Console(file=io.StringIO()))
@@ -242,7 +260,7 @@ def test_plain_lines_and_the_list_of_runs(table, tmp_path):
     plan, store = make_plan(experiment, scale="quick"), Store(tmp_path / "store")
     console = Console(file=io.StringIO(), width=60)
     board = PlainBoard(plan, store, 1, console)
-    work(plan.runs(), store, Here().backend, retries=1, report=board)
+    work(plan.runs(), store, Here().backend, retries=1, listener=board)
     start, failed, made, given_up = console.file.getvalue().splitlines()
     assert start == "0 of 2 runs"
     assert failed.startswith(f"er, {table}, memory 6, seed 0, at quick: failed: the loss is")
@@ -260,6 +278,27 @@ def test_plain_lines_and_the_list_of_runs(table, tmp_path):
     assert float(lines[1]["A_T"]) == store.metrics(plan.runs()[1])["A_T"]
     assert (store.root / lines[1]["folder"] / "metrics.json").exists()
     assert not lines[1]["accuracy_matrix"]
+
+
+def test_the_list_keeps_runs_that_a_smaller_sweep_leaves_out(table, tmp_path):
+    extra = '[[when]]\nmatch = { method = "er" }\nset = { lr = 1e30 }'
+    experiment = small_experiment(tmp_path, table, extra=extra)
+    store = Store(tmp_path / "store")
+
+    def swept(**chosen):
+        plan = make_plan(experiment, scale="quick", **chosen)
+        work(plan.runs(), store, Here().backend, retries=0, listener=Listener())
+        lines = csv.DictReader(write_listing(plan, store).read_text().splitlines())
+        return [(line["method"], line["seed"], line["status"]) for line in lines]
+
+    both = [("er", "0", "failed"), ("er-las", "0", "finished")]
+    assert swept() == both
+    assert swept(only=["method=er-las"]) == both[::-1]
+    assert swept(only=["method=er-las"], seeds=2) == [both[1], ("er-las", "1", "finished"), both[0]]
+    for folder in (store.root / "runs").iterdir():
+        if (folder / "error.json").exists():
+            shutil.rmtree(folder)
+    assert swept(only=["method=er-las"]) == [both[1], ("er-las", "1", "finished")]
 
 
 def test_cells_that_share_a_run_are_both_filled(table, tmp_path):

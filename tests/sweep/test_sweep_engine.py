@@ -34,14 +34,14 @@ def test_finished_runs_are_shared_and_never_made_again(table, tmp_path):
     """Two experiments with a cell in common; the second makes only what is missing."""
     store, here, heard = Store(tmp_path / "store"), Here(), Heard()
     first = runs_of(tmp_path, table, methods=("er", "er-las"))
-    assert work(first, store, here.backend, report=heard) == []
+    assert work(first, store, here.backend, listener=heard) == []
     assert here.asked == [("er", 6, 0), ("er-las", 6, 0)]
     assert heard.waited == [1, 0]
     assert [run.metrics["status"] for run in heard.runs] == ["finished"] * 2
 
     again, told = Here(), Heard()
     second = runs_of(tmp_path, table, methods=("er-las", "er-ace"), name="other")
-    assert work(second, store, again.backend, report=told) == []
+    assert work(second, store, again.backend, listener=told) == []
     assert again.asked == [("er-ace", 6, 0)]
     assert list(told.done) == [store.folder(first[1]).name]
     assert len(list((tmp_path / "store" / "runs").iterdir())) == 3
@@ -50,7 +50,7 @@ def test_finished_runs_are_shared_and_never_made_again(table, tmp_path):
 
 def test_a_run_of_a_sweep_is_the_same_as_one_alone(table, tmp_path):
     store, (config, _) = Store(tmp_path / "store"), runs_of(tmp_path, table)
-    assert work([config], store, Here().backend, keep=True, report=Heard()) == []
+    assert work([config], store, Here().backend, keep=True, listener=Heard()) == []
     start_run(config, tmp_path / "alone")
     assert outcome(store.folder(config)) == outcome(tmp_path / "alone")
 
@@ -60,7 +60,7 @@ def test_a_failing_method_is_recorded_and_tried_again_and_the_others_go_on(table
     extra = '[[when]]\nmatch = { method = "er" }\nset = { lr = 1e30 }'  # its loss is not finite
     runs = runs_of(tmp_path, table, extra=extra)
     here = Here()
-    (failed,) = work(runs, store, here.backend, retries=2, report=heard)
+    (failed,) = work(runs, store, here.backend, retries=2, listener=heard)
     assert [name for name, *_ in here.asked] == ["er", "er-las", "er", "er"]
     assert failed.config.method == "er"
     assert [run.again for run in heard.runs if run.error] == [True, True, False]
@@ -71,7 +71,7 @@ def test_a_failing_method_is_recorded_and_tried_again_and_the_others_go_on(table
     assert "Traceback" in record["traceback"]
     assert [store.status(config) for config in runs] == ["failed", "finished"]
     # The next sweep tries it again; its count goes on.
-    work(runs, store, Here().backend, retries=0, report=Heard())
+    work(runs, store, Here().backend, retries=0, listener=Heard())
     assert store.failure(runs[0])["attempts"] == 4
 
 
@@ -81,7 +81,7 @@ def test_a_bug_is_an_error_with_its_traceback(table, tmp_path, monkeypatch, capf
 
     monkeypatch.setattr("evenstream.run.runner.resume_run", buggy)
     store, (config, _) = Store(tmp_path / "store"), runs_of(tmp_path, table)
-    (failed,) = work([config], store, Here().backend, retries=0, report=Heard())
+    (failed,) = work([config], store, Here().backend, retries=0, listener=Heard())
     assert failed.error == "ZeroDivisionError: a bug"
     assert "def buggy" not in failed.traceback
     assert "in buggy" in failed.traceback
@@ -92,7 +92,7 @@ def test_a_run_that_always_kills_its_process_is_given_up(table, tmp_path):
     config, _ = runs_of(tmp_path, table)
     store = Store(tmp_path / "store")
     here = Here(*[Answer()] * 9)
-    (failed,) = work([config], store, here.backend, report=Heard())
+    (failed,) = work([config], store, here.backend, listener=Heard())
     assert len(here.asked) == many.ATTEMPTS + 1
     assert store.failure(config)["error"] == f"its process was killed {many.ATTEMPTS + 1} times"
     assert failed.traceback is None
@@ -110,8 +110,8 @@ def test_stopped_runs_go_on_from_where_they_were(table, tmp_path):
     here = Here()
     backend = here.backend.__class__(1, stopped)
     with pytest.raises(Interrupted, match="the same command goes on from here"):
-        work([config, other], Store(tmp_path / "store"), backend, report=Heard())
-    work([config], Store(tmp_path / "store"), here.backend, keep=True, report=Heard())
+        work([config, other], Store(tmp_path / "store"), backend, listener=Heard())
+    work([config], Store(tmp_path / "store"), here.backend, keep=True, listener=Heard())
     start_run(config, tmp_path / "alone")
     assert outcome(folder) == outcome(tmp_path / "alone")
     assert json.loads((folder / "env.json").read_text())["resumed"][0]["step"] == 9
@@ -123,7 +123,7 @@ def test_settings_that_cannot_change_the_result_may_change(table, tmp_path):
     with pytest.raises(Interrupted):
         make_or_finish((config, store.folder(config)), StopAfter(9))
     other = small_config(table, checkpoint_every=3)
-    assert work([config, other], store, Here().backend, report=Heard()) == []
+    assert work([config, other], store, Here().backend, listener=Heard()) == []
     assert len(list((store.root / "runs").iterdir())) == 1
 
 
@@ -139,9 +139,9 @@ def test_a_config_changed_by_hand_is_refused(table, tmp_path):
 
 def test_a_finished_run_without_its_config_fails_alone(table, tmp_path):
     store, configs = Store(tmp_path), [small_config(table), small_config(table, seed=1)]
-    assert work(configs[:1], store, Here().backend, report=Heard()) == []
+    assert work(configs[:1], store, Here().backend, listener=Heard()) == []
     (store.folder(configs[0]) / CONFIG).unlink()
-    (failed,) = work(configs, store, Here().backend, retries=0, report=Heard())
+    (failed,) = work(configs, store, Here().backend, retries=0, listener=Heard())
     assert failed.config == configs[0] and "removed by hand; remove the folder" in failed.error
     assert store.metrics(configs[1]) is not None
 

@@ -338,6 +338,8 @@ RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
             {"when": [{**RULE, "match": {"method": "mir"}}]},
             r"\[\[when\]\] for method = \['mir'\] matches no cell",
         ),
+        ({"metrics": ["A_AUC"]}, r"no run would have A_AUC: set eval_every in \[settings\]"),
+        ({"metrics": ["FWT"]}, "no run would have FWT: set eval_future"),
         ({"skip": [{"stream": "c-mnist"}]}, r"\[\[skip\]\] for stream = .* matches no cell"),
         ({"skip": [{"stream": "c-digits"}]}, "there are no cells"),
         ({"skip": [5]}, "skip must be a table, not 5"),

@@ -54,7 +54,7 @@ def test_results_are_those_of_this_machine(cluster, table, tmp_path):
     store, heard = Store(tmp_path / "store"), Heard()
     with open_backend("ray", runs) as backend:
         assert backend.at_once == 2
-        (failed,) = work(runs, store, backend, keep=True, retries=1, report=heard)
+        (failed,) = work(runs, store, backend, keep=True, retries=1, listener=heard)
     assert failed.config == runs[-1]
     assert store.failure(failed.config)["attempts"] == 2
     assert "Traceback" in store.failure(failed.config)["traceback"]

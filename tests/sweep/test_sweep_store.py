@@ -55,6 +55,8 @@ def test_names_do_not_change_between_versions():
         ({"method": "er-las:tau=1.0,window=1"}, {"method": "er-las"}),
         ({"method": "er-las:tau=2,window=5"}, {"method": "er-las:window=5,tau=2.0"}),
         ({"method": "er:head=linear@argmax"}, {"method": "er"}),
+        ({"method": "er-las:tau=0,window=5"}, {"method": "er"}),
+        ({"method": "mir-las:subsample=7,tau=0@ncm"}, {"method": "mir:subsample=7@ncm"}),
         ({"method": "las"}, {"method": "fine-tune-las:prior=window"}),
         ({"stream": "c-digits:fraction=1", "tasks": 0}, {"stream": "c-digits", "tasks": 0}),
         ({"stream": "c-digits:tasks=5", "tasks": 0}, {"stream": "c-digits", "tasks": 5}),

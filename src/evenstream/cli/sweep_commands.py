@@ -140,7 +140,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
                 shown_board(plan, store, backend.at_once, console) as board,
             ):
                 failed = work(
-                    runs, store, backend, retries=options.retries, keep=options.keep, report=board
+                    runs, store, backend, retries=options.retries, keep=options.keep, listener=board
                 )
         finally:
             listing = write_listing(plan, store)

@@ -6,7 +6,7 @@ import csv
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -114,9 +114,9 @@ def _by_run() -> dict[str, dict[str, list[Printed]]]:
 
 
 def _run(experiment: Experiment, cell: Cell) -> str:
-    """The first run of a cell at the paper's own scale; one for methods that are the same thing."""
+    """The first run of a cell at the paper's own scale."""
     (run,) = experiment.configs(cell, seeds=1)
-    return run_key(replace(run, method=_notes()["same"].get(run.method, run.method)))
+    return run_key(run)
 
 
 def _printed(line: dict[str, str]) -> Printed:

@@ -54,7 +54,15 @@ def how_many(asked: int, threads: int, cores: int | None = None) -> int:
     """How many runs at the same time; 0 means as many as the cores have room for."""
     if asked < 0:
         raise InputError(f"--jobs must be 0 (one for each core) or more, got {asked}")
-    return asked or max(1, (cores or os.cpu_count() or 1) // threads)
+    return asked or max(1, (cores or usable_cores()) // threads)
+
+
+def usable_cores() -> int:
+    """The cores that this process may use, which a container or `taskset` may have restricted."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
 
 
 def warm_up() -> None:

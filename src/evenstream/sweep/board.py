@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evenstream.run.events import last_step
 from evenstream.run.many import Ended, Job, Metrics
 from evenstream.statistics import mean_std
-from evenstream.sweep.engine import Report
+from evenstream.sweep.engine import Listener
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.experiment import Cell, Value
 from evenstream.sweep.identity import run_key
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-class Board(Report):
+class Board(Listener):
     """Keeps what is known about each run of a plan, and makes tables of it."""
 
     def __init__(self, plan: Plan, store: Store, at_once: int) -> None:
         self.plan, self.store, self.at_once = plan, store, at_once
         self.key_of = {config: run_key(config) for config in plan.runs()}
         self.runs = {key: config for config, key in self.key_of.items()}
+        self._cells = {config: cell for cell, runs in plan.cells.items() for config in runs}
         self.finished: dict[str, Metrics] = {}
         self.failed: dict[str, str] = {}
         self.waiting: Sequence[Job] = [(config, store.folder(config)) for config in self.key_of]
@@ -59,6 +60,14 @@ class Board(Report):
         if left is not None and left >= 1:
             parts.append(f"about {in_words(left)} left")
         return ", ".join(parts)
+
+    def said(self, run: Ended) -> str:
+        """A run that has ended, in a line."""
+        if run.error is not None:
+            result = f"failed: {run.error}" + ("; will be tried again" if run.again else "")
+        else:
+            result = _first_number(self.plan.experiment.metrics, run.metrics or {})
+        return f"{self._cells[run.config]}, seed {run.config.seed}{self.plan.label}: {result}"
 
     def seconds_left(self) -> float | None:
         """Until the whole sweep is done; None while nothing is known."""
@@ -140,7 +149,6 @@ class PlainBoard(Board):
     def __init__(self, plan: Plan, store: Store, at_once: int, console: Console) -> None:
         super().__init__(plan, store, at_once)
         self._console = console
-        self._cells = {config: cell for cell, runs in plan.cells.items() for config in runs}
 
     def start(self, done: Mapping[str, Metrics], waiting: Sequence[Job]) -> None:
         """Say how much is there already."""
@@ -150,12 +158,7 @@ class PlainBoard(Board):
     def ended(self, run: Ended) -> None:
         """Say what became of a run."""
         super().ended(run)
-        if run.error is not None:
-            result = f"failed: {run.error}" + ("; will be tried again" if run.again else "")
-        else:
-            result = _first_number(self.plan.experiment.metrics, run.metrics or {})
-        name = f"{self._cells[run.config]}, seed {run.config.seed}{self.plan.label}"
-        self._print(f"{name}: {result}  ({self.status()})")
+        self._print(f"{self.said(run)}  ({self.status()})")
 
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -170,12 +173,11 @@ class LiveBoard(Board):
 
     def ended(self, run: Ended) -> None:
         """Print errors, which the table has no room for."""
+        from rich.text import Text
+
         super().ended(run)
-        if run.error is not None:
-            text = (
-                f"{run.config.method} on {run.config.stream}, seed {run.config.seed}: {run.error}"
-            )
-            self._console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        if run.error is not None:  # as a Text: options of print() would reach the table, too
+            self._console.print(Text(self.said(run), style="red"), soft_wrap=True)
 
     def __rich__(self) -> Any:
         from rich.console import Group

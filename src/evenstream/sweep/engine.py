@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from evenstream.sweep.backends import Backend
 
 
-class Report:
-    """What a sweep reports to; every call is optional to act on."""
+class Listener:
+    """What a sweep tells how it goes; every call is optional to act on."""
 
     def start(self, done: Mapping[str, Metrics], waiting: Sequence[Job]) -> None:
         """The sweep begins; the runs that are `done` were finished before, by their keys.
@@ -42,7 +42,7 @@ def work(
     *,
     retries: int = 1,
     keep: bool = False,
-    report: Report,
+    listener: Listener,
 ) -> list[Ended]:
     """Make or finish every run; returns those that failed.
 
@@ -59,13 +59,13 @@ def work(
     )
     failed: list[Ended] = []
     with stop_on_signal() as signalled:
-        report.start(done, waiting)
+        listener.start(done, waiting)
         job = functools.partial(make_or_finish, keep=keep)
         for run in make_all(waiting, backend.work_off(waiting, job, signalled), retries):
             store.record(run)
             if run.error is not None and not run.again:
                 failed.append(run)
-            report.ended(run)
+            listener.ended(run)
     if waiting:
         raise Interrupted("stopped and saved; the same command goes on from here")
     return failed

@@ -137,12 +137,20 @@ class Experiment:
         combinations = itertools.product(*grid.values())
         return [Cell(tuple(zip(grid, values, strict=True))) for values in combinations]
 
+    def given(self, cell: Cell, scale: str | None = None) -> dict[str, Value]:
+        """The settings that the experiment gives a cell; all others have their defaults."""
+        scaled = self.at(scale)
+        values = {**scaled.settings, **dict(cell.keys)}
+        for rule in scaled.when:
+            if rule.match(cell):
+                values |= rule.settings
+        return values
+
     def configs(
         self, cell: Cell, scale: str | None = None, seeds: int | None = None
     ) -> list[RunConfig]:
         """The runs of a cell, one for each seed: 0, 1, 2, ..."""
-        scaled = self.at(scale)
-        values = _resolve({**scaled.settings, **dict(cell.keys)}, cell, scaled.when)
+        scaled, values = self.at(scale), _resolve(self.given(cell, scale))
         first = RunConfig.from_values(Path(self.name), {**values, "seed": 0})
         return [replace(first, seed=n) for n in range(scaled.seeds if seeds is None else seeds)]
 
@@ -194,12 +202,9 @@ def check_data(runs: Iterable[RunConfig]) -> None:
     raise DataError(how + others)
 
 
-def _resolve(settings: Mapping[str, Value], cell: Cell, rules: Sequence[Rule]) -> dict[str, Value]:
+def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
     """Everything but the seed that a run's configuration needs."""
-    values: dict[str, Any] = dict(settings)
-    for rule in rules:
-        if rule.match(cell):
-            values |= rule.settings
+    values: dict[str, Any] = dict(given)
     method, stream = (_taken_options(values, name) for name in WITH_OPTIONS)
     values["method"] = _method_with(values["method"], method)
     values["stream"] = absolute_name(with_options(values["stream"], stream))

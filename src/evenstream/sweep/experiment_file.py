@@ -68,6 +68,9 @@ from evenstream.sweep.experiment import (
 METRICS = (*ENTRIES, "prediction_share", "average_accuracy", "accuracy_matrix")
 """Entries of `metrics.json` that an experiment may report."""
 
+_MEASURED_IF = {"A_AUC": "eval_every", "F_T_literal": "eval_future", "FWT": "eval_future"}
+"""Metrics that a run has only if a setting asks for them."""
+
 _FIELDS = option_types(RunConfig).keys() - {"seed", "weights_sha256"}
 _TEXTS = {name for name, kind in option_types(RunConfig).items() if kind is str}
 
@@ -270,15 +273,17 @@ def _check_scale(experiment: Experiment, scale: str) -> None:
     cells = experiment.cells(scale)
     if not cells:
         raise InputError(f"{where}there are no cells; [[skip]] leaves all of them out")
-    seen = set()
+    found: dict[Cell, RunConfig] = {}
     for cell in cells:
-        if cell in seen:
+        if cell in found:
             raise InputError(f"{where}the cell ({cell}) is there twice")
-        seen.add(cell)
         try:
-            experiment.configs(cell, scale, seeds=1)
+            (found[cell],) = experiment.configs(cell, scale, seeds=1)
         except EvenstreamError as error:
             raise InputError(f"{where}in the cell ({cell}): {error}") from None
+    for metric, field in _MEASURED_IF.items():
+        if metric in experiment.metrics and not any(getattr(c, field) for c in found.values()):
+            raise InputError(f"{where}no run would have {metric}: set {field} in [settings]")
 
 
 def _check_matches(experiment: Experiment) -> None:

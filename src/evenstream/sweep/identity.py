@@ -44,8 +44,9 @@ def run_key(config: RunConfig) -> str:
 def canonical(config: RunConfig) -> RunConfig:
     """The same run with its method and stream written in the one way that all others come down to.
 
-    `er-las:tau=1` is `er-las`, `las` is `fine-tune-las`, `c-digits` with `tasks = 5` is
-    `c-digits:tasks=5`. Names that this version does not know stay as they are. Imports PyTorch.
+    `er-las:tau=1` is `er-las`, `er-las:tau=0` is `er`, bit for bit, `las` is `fine-tune-las`,
+    `c-digits` with `tasks = 5` is `c-digits:tasks=5`. Names that this version does not know stay as
+    they are. Imports PyTorch.
     """
     with suppress(EvenstreamError):
         config = replace(config, method=_method(config.method))
@@ -59,7 +60,11 @@ def canonical(config: RunConfig) -> RunConfig:
 def _method(spec: str) -> str:
     from evenstream.methods import make_method
 
-    return make_method(spec).spec
+    method = make_method(spec)
+    own = method.make_adjustment()
+    if own is None and method.adjustment is not None and method.adjustment.tau == 0:
+        method.adjustment = None
+    return method.spec
 
 
 @cache

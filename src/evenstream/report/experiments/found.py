@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.errors import DataError, EvenstreamError
+from evenstream.measures import Metric
 from evenstream.report.formats import count
 from evenstream.report.runs import Run, load_run
 from evenstream.run.config import CONFIG, RunConfig
@@ -24,9 +25,11 @@ HOW = {
 }  # fmt: skip
 """Settings that say how a run was computed and what was measured on the way, not what it learned.
 
-A cell that leaves one at its default is also filled by runs that do not: the paper says nothing of
-them, evaluations leave the learner alone, and the machine with its precision is shown with each
-number. What a cell sets itself, its runs must have."""
+A cell that sets none of one is also filled by runs with another than the default: the paper says
+nothing of them, evaluations leave the learner alone, and the machine with its precision is shown
+with each number. What a cell sets itself, its runs must have."""
+_WHILE_LEARNING = ("A_AUC", "eval_seconds")
+"""Metrics that depend on how often and on how many images a run was evaluated on the way."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,14 @@ class FoundRun:
         made = {name: self.run.metrics.get(name) for name in ("device", "dtype")}
         return {**made, "weights": self.config.weights_sha256}
 
+    def how_measured(self, metric: Metric) -> tuple[object, ...]:
+        """What a number depends on beside what was learned; only alike ones can be averaged."""
+        config = self.config
+        return (
+            self.machine if metric.timing else None,
+            (config.eval_every, config.eval_images) if metric.name in _WHILE_LEARNING else None,
+        )
+
     @property
     def weights(self) -> str:
         """What it starts from: the name of the file and how its digest begins."""
@@ -142,7 +153,7 @@ def find_runs(folders: Sequence[Path]) -> Search:
     for folder in folders:
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder; runs are searched for in folders")
-        for place in _places(folder):
+        for place in _run_folders(folder):
             if place.resolve() in places:
                 continue
             places.add(place.resolve())
@@ -163,7 +174,7 @@ def find_runs(folders: Sequence[Path]) -> Search:
     return search
 
 
-def _places(folder: Path) -> Iterator[Path]:
+def _run_folders(folder: Path) -> Iterator[Path]:
     """Folders that hold one of the files of a run; links are not followed."""
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != CHECKPOINTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from statistics import fmean
+from statistics import fmean, mode
 
 from evenstream.measures import Metric, metric_of
 from evenstream.report.experiments.background import Background, Stated, distinct
@@ -53,7 +53,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Gain:
-    """A cell against another, say a method with LAS against the same without, seed by seed.
+    """A cell against another, seed by seed: with LAS against without, or against a baseline.
 
     Only seeds whose two runs were computed on the same kind of device, in the same precision and
     from the same weights: otherwise the difference would be taken for a gain.
@@ -61,15 +61,15 @@ class Gain:
 
     scale: str
     cell: Cell
-    """The one with LAS."""
+    """The one with LAS, or the one that is compared with the baseline."""
     without: Cell
     key: str
-    """What else the two differ in than LAS, if anything."""
+    """What the two differ in; empty for LAS."""
     metric: Metric
     seeds: tuple[int, ...]
     runs: Sequence[FoundRun]
     means: tuple[float, float]
-    """Without and with LAS, over these seeds."""
+    """Of `without` and of `cell`, over these seeds."""
     interval: Interval
     stated: tuple[Stated, ...] = ()
 
@@ -114,7 +114,7 @@ class Outcome:
         """By metric and seed."""
         found: dict[str, dict[int, float]] = {}
         for metric in self.experiment.metrics:
-            for seed, run in seeds.items():
+            for seed, run in _measured_alike(metric_of(metric), seeds).items():
                 for name, value in numbers(metric, run.run.metrics).items():
                     found.setdefault(name, {})[seed] = value
         if "train_seconds" in found:
@@ -210,19 +210,20 @@ def collect_outcome(
 
     A run that belongs to cells of several scales, because a smaller scale changes nothing about
     them, counts at the largest only. Any seed counts. Runs that differ from a cell's only in what
-    the cell leaves open of `HOW`, or in the file of weights where any will do, are taken for seeds
-    that no other run has; those in float32 first, so that seeds which were also run in another
-    precision are all of one kind.
+    the cell does not set of `HOW`, or in the file of weights where any will do, are taken for seeds
+    that no other run has: those in float32 first, so that seeds which were also run in another
+    precision are all of one kind, and for the cell that says most about how they were computed.
     """
     listed = list(runs)
     places, open_fields = _places(experiment)
+    kinds = sorted(set(open_fields.values()), key=len)
     given: dict[str, dict[Cell, dict[int, FoundRun]]] = {}
     for run in listed:
         _give(given, places.get(run.setting, []), run)
     for run in sorted(listed, key=lambda run: run.run.metrics.get("dtype") != "float32"):
         if run.setting not in places:
-            keys = (key for names in open_fields for key in run.settings_but(names))
-            nearest = next((key for key in keys if key in places), "")
+            near = ((key, names) for names in kinds for key in run.settings_but(names))
+            nearest = next((k for k, names in near if k in places and names <= open_fields[k]), "")
             _give(given, places.get(nearest, []), run)
     cells = {
         scale: {
@@ -236,6 +237,13 @@ def collect_outcome(
     return Outcome(experiment, background or Background(), cells)
 
 
+def _measured_alike(metric: Metric, seeds: Seeds) -> Seeds:
+    """The runs whose numbers can be averaged; where there are several kinds, the most common."""
+    kinds = {seed: run.how_measured(metric) for seed, run in seeds.items()}
+    usual = mode(kinds.values())
+    return {seed: run for seed, run in seeds.items() if kinds[seed] == usual}
+
+
 def _give(
     given: dict[str, dict[Cell, dict[int, FoundRun]]],
     places: Iterable[tuple[str, Cell]],
@@ -247,23 +255,24 @@ def _give(
 
 def _places(
     experiment: Experiment,
-) -> tuple[dict[str, list[tuple[str, Cell]]], list[frozenset[str]]]:
-    """Scale and cells by the key of their first seed, and which fields of `HOW` cells leave open.
+) -> tuple[dict[str, list[tuple[str, Cell]]], dict[str, frozenset[str]]]:
+    """Scale and cells by the key of their first seed, and which fields of `HOW` they leave open.
 
-    Of several scales the first one. The fewest fields come first: a run that differs from two
-    cells in how it was computed belongs to the one that says more about it.
+    Of several scales the first one.
     """
     found: dict[str, list[tuple[str, Cell]]] = {}
-    open_fields: dict[frozenset[str], None] = {}
+    open_fields: dict[str, frozenset[str]] = {}
     for scale in experiment.scale_names:
         for cell in experiment.cells(scale):
             (first,) = experiment.configs(cell, scale, seeds=1)
-            places = found.setdefault(run_key(first), [])
+            key, given = run_key(first), experiment.given(cell, scale)
+            places = found.setdefault(key, [])
             if not places or places[0][0] == scale:
                 places.append((scale, cell))
-            at_default = (name for name, value in HOW.items() if getattr(first, name) == value)
-            open_fields[frozenset(at_default)] = None
-    return found, sorted(open_fields, key=len)
+                at_default = {name for name, value in HOW.items() if getattr(first, name) == value}
+                left_open = frozenset(at_default - given.keys())
+                open_fields[key] = open_fields.get(key, left_open) & left_open
+    return found, open_fields
 
 
 def _pairs(later: Measured, earlier: Measured, but: str) -> tuple[int, ...]:

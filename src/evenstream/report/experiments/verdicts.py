@@ -19,12 +19,13 @@ SIGNS: dict[Verdict, str] = {
 """What stands before each verdict, so that nothing depends on colours."""
 
 RULE = (
-    "The difference is our mean minus the printed one. Its interval (95 %, Welch's t) comes from "
-    "the deviations and numbers of runs on both sides, widened by the rounding of the printed "
-    "mean. ▲ better or ▼ worse: the interval leaves out zero. ≈ no clear difference: it does not. "
-    "· one seed: our number has no deviation, so there is no verdict. – not compared: no deviation "
-    "is printed, ours learned from other or less data, or times of different machines. Of twenty "
-    "cells without any true difference, about one is marked by chance."
+    "The difference is our mean minus the printed one. Its interval (95 %, Student's t with the "
+    "degrees of freedom of the side with fewer runs) comes from the deviations and numbers of runs "
+    "on both sides, widened by the rounding of the printed mean. ▲ better or ▼ worse: the interval "
+    "leaves out zero. ≈ no clear difference: it does not. · one seed: our number has no deviation, "
+    "so there is no verdict. – not compared: no deviation is printed, ours learned from other or "
+    "less data, or times of different machines. Of twenty cells without any true difference, one "
+    "at most is marked by chance, on average."
 )
 """The legend of every table."""
 
@@ -50,8 +51,8 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> Comparis
 
     One seed gets no verdict. The printed deviation could stand in for ours, but single runs of ours
     swing by more than most deviations in print (0.1 to 0.3 for many cells), so that it would mark
-    differences that are luck; a second seed is cheap in comparison. From two seeds on, Welch's
-    degrees of freedom make the interval as wide as so few seeds deserve.
+    differences that are luck; a second seed is cheap in comparison. From two seeds on,
+    the degrees of freedom make the interval as wide as so few seeds deserve.
     """
     mean, std = mean_std(values)
     difference = mean - stated.mean
