@@ -50,8 +50,10 @@ def test_failures(run, table, tmp_path):
     assert status == 1
     assert "error: 1 of 2 runs failed, each with an error.json in its folder" in err
     assert "1 failed" in out
-    page = (tmp_path / "s/reports/small/index.html").read_text()
-    assert "In the last sweep 1 run failed; small_quick.csv says which." in page
+    report = tmp_path / "s/reports/small/small.md"
+    assert report.read_text().count("the loss is nan") == 1
+    assert run("sweep", file, *options, "--cells", "method=er-las")[0] == 0  # a smaller one
+    assert report.read_text().count("the loss is nan") == 1
     (record,) = (tmp_path / "s").glob("runs/*/error.json")
     assert json.loads(record.read_text())["attempts"] == 1
 
@@ -183,8 +185,34 @@ def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
     status, out, err = run("paper", "list", "--measure")
     assert status == 0
-    assert err.startswith("own: not measured: ")
-    assert "│ – " in out
+    assert err.startswith("not measured: c-mnist: ") and err.count("\n") == 1
+    assert "│ – " in out and "not known: --measure" not in out
+
+
+def test_paper_list_measures_what_it_can(run, table, tmp_path, monkeypatch):
+    from evenstream import paper
+    from evenstream.sweep.experiment_file import read_experiment
+
+    experiment = read_experiment(write_experiment(tmp_path, table, name="own"))
+    grid = {**experiment.grid, "stream": ("c-mnist", str(table))}
+    both = replace(experiment, grid=grid, scales={})
+    monkeypatch.setattr(paper, "experiments", lambda: {"own": both})
+    assert "Times that are not known: --measure." in " ".join(run("paper", "list")[1].split())
+    _, out, err = run("paper", "list", "--measure")
+    assert "│ over " in next(line for line in out.splitlines() if "│ own " in line)
+    assert err.startswith("not measured: c-mnist: ") and err.count("\n") == 1
+
+
+def test_paper_list_counts_runs_of_other_folders(run, table, tmp_path, monkeypatch):
+    from evenstream import paper
+    from evenstream.sweep.experiment_file import read_experiment
+
+    experiment = read_experiment(write_experiment(tmp_path, table, name="own"))
+    monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
+    chosen = ("--cells", "memory=6", "--seeds", "1", "--out", "elsewhere")
+    assert run("paper", "run", "own", *chosen)[0] == 0
+    assert "│ 0/8 " in run("paper", "list")[1]
+    assert "│ 2/8 " in run("paper", "list", "--runs", "elsewhere")[1]
 
 
 def test_the_file_in_the_documentation_is_right(tmp_path):
@@ -247,7 +275,8 @@ def test_paper_report(run, results, tmp_path):
         "report: r/index.html\n"
     )
     names = {path.name for path in Path("r").iterdir()}
-    assert names == {"mnist.md", "mnist.csv", "mnist.tex", "index.md", "index.html", "report.json"}
+    files = {f"{name}.{kind}" for name in ("mnist", "ablation") for kind in ("md", "csv", "tex")}
+    assert names == files | {"index.md", "index.html", "report.json"}
     page = Path("r/index.html").read_text()
     assert "87.0 ± 0.2" in page and "▼ worse" in page and "▲ better" in page
     assert "evenstream paper run ablation" in page

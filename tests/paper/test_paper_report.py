@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from evenstream.errors import UnknownName
+from evenstream.errors import DataError, UnknownName
 from evenstream.paper import experiments
 from evenstream.paper.catalogue import _notes
 from evenstream.paper.report import background, collect
@@ -123,6 +124,26 @@ def test_committed_runs_are_found_and_beside_the_paper(tmp_path):
     text = write_tables(contents, tmp_path / "report").read_text()
     assert "cpu: network slim-resnet18" in text
     assert "Classes in each task of C-iNaturalist" in text
+
+
+def test_data_sets_are_beside_the_printed_ones(tmp_path, monkeypatch):
+    from evenstream.data import Dataset
+
+    def load(name):
+        if name != "cifar10":
+            raise DataError("not here")
+        x = np.zeros((12, 3, 32, 32), np.uint8)
+        return Dataset(name, x, np.arange(12) % 10, x, np.arange(12) % 10, list(range(10)))
+
+    monkeypatch.setattr("evenstream.data.load_dataset", load)
+    (entry,) = collect(["data-sets"], []).further
+    found = {row[0]: row[-1] for row in entry.table.rows}
+    assert found["cifar10"] == "train 12, test 12"
+    assert found["imagenet"] == "not there"
+    out = write_tables(collect(["data-sets"], []), tmp_path / "report").parent
+    assert (out / "data-sets.csv").read_text().splitlines()[1].startswith("cifar10,3x32x32,50000,")
+    for kind in ("md", "tex"):
+        assert "train 12, test 12" in (out / f"data-sets.{kind}").read_text()
 
 
 def test_names_must_be_known():

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from evenstream.errors import EvenstreamError
 from evenstream.report.experiments import (
     Contents,
+    Failure,
     collect_outcome,
+    find_runs,
     write_tables,
 )
 from evenstream.report.experiments.csv_file import outcome_csv
@@ -116,7 +118,7 @@ def test_several_metrics_stand_beside_each_other(contents):
     full, cpu, _ = grids_of(outcome)
     assert full.columns == ("method", "A_T", "F_T")
     assert full.rows[0] == ("er", "21.0 ± 1.0 / 21.5 ± 1.0 or 45.4 ± 1.0 ≈▼", "79.0 ± 1.0")
-    assert "All cells: c-cifar10, memory 100." in full.caption
+    assert "All cells here: c-cifar10, memory 100." in full.caption
     assert cpu.rows[0][1].endswith(" ▲▼")
 
 
@@ -144,7 +146,13 @@ def test_verdicts_at_smaller_scales_carry_their_label(contents):
 
 def test_the_csv_is_tidy(contents):
     (outcome,) = contents.outcomes
-    lines = list(csv.DictReader(io.StringIO(outcome_csv(outcome))))
+    every = list(csv.DictReader(io.StringIO(outcome_csv(outcome))))
+    lines = [line for line in every if line["verdict"] != "not run"]
+    printed = [line for line in every if line not in lines]
+    assert {(line["stream"], line["mean"], line["seeds"]) for line in printed} == {
+        ("c-cifar100", "", "0")
+    }
+    assert {line["printed_mean"] for line in printed if line["metric"] == "A_T"} == {"21.5; 45.4"}
     keys = [tuple(line[key] for key in ("method", "stream", "scale", "metric")) for line in lines]
     assert len(set(keys)) == len(keys) == 10
     (er,) = [line for line in lines if line["metric"] == "A_T" and line["method"] == "er"
@@ -170,7 +178,8 @@ def test_what_is_missing_in_the_csv_keeps_its_place(tmp_path, experiment):
         "F_T": [stated(1.5, None, source="a"), stated(2.5, None, source="b")],
     }
     found = outcome_csv(outcome_of(tmp_path / "runs", experiment, printing(**numbers)))
-    lines = {line["metric"]: line for line in csv.DictReader(io.StringIO(found))}
+    measured = [line for line in csv.DictReader(io.StringIO(found)) if line["seeds"] == "2"]
+    lines = {line["metric"]: line for line in measured}
     one, other = lines["A_T"], lines["F_T"]
     assert (one["printed_mean"], one["printed_std"]) == ("1.5; 45.4", "; 2.0")
     assert one["difference_low"].startswith("; -")
@@ -190,7 +199,7 @@ def test_the_latex_is_well_formed(contents):
     text = outcome_tex(outcome)
     assert text.isascii() and balanced(text)
     assert text.count(r"\begin{minipage}") == text.count(r"\end{minipage}") == 3
-    assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") == 4
+    assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") == 5
     assert text.count("$") % 2 == 0
     assert text.count("Student's t") == 1
     for columns, rows in latex_tables(text):
@@ -314,8 +323,29 @@ def test_a_report_replaces_the_one_before_and_nothing_else(tmp_path, contents):
     (out / "mine.txt").write_text("keep")
     (outcome,) = contents.outcomes
     nothing = collect_outcome(outcome.experiment, [], outcome.background)
-    write_tables(Contents("T", "L", [nothing]), out)
+    write_tables(Contents("T", "L", [nothing]), out)  # what is printed is a table all the same
+    assert {"own.md", "own.csv", "own.tex"} < {file.name for file in out.iterdir()}
+    write_tables(Contents("T", "L", []), out)
     assert {file.name for file in out.iterdir()} == {"index.html", "index.md", "mine.txt", MARK}
+
+
+def test_failed_runs_have_a_table_in_every_file(tmp_path, experiment):
+    runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
+    other = next(cell for cell in experiment.cells() if cell["method"] == "er-las")
+    failures = [Failure("full", other, 1, "no <luck>", 2)]
+    found = find_runs([runs]).runs
+    out = tmp_path / "report"
+    outcome = collect_outcome(experiment, found, None, failures)
+    write_tables(Contents("T", "L", [outcome]), out)
+    assert "| full | 1 | 2 | no \\<luck\\> |" in (out / "own.md").read_text()
+    assert "no \\textless{}luck" in (out / "own.tex").read_text()
+    assert "no &lt;luck&gt;" in (out / "index.html").read_text()
+    (line,) = [
+        line for line in csv.DictReader((out / "own.csv").read_text().splitlines()) if line["error"]
+    ]
+    assert (line["method"], line["seeds"], line["error"]) == ("er-las", "0", "seed 1: no <luck>")
+    nothing = collect_outcome(experiment, [], None, failures)
+    assert "Failed runs" in page(Contents("T", "L", [nothing]))
 
 
 def test_foreign_folders_are_left_alone(tmp_path):

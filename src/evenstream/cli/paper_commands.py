@@ -62,25 +62,33 @@ def run(name: Name, settings: Options = SweepOptions()) -> int:  # noqa: B008
     return make_runs(experiments()[name], settings, paper=True)
 
 
-def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = False) -> int:
+def list_(
+    scale: ScaleName = None,
+    out: StoreFolder = STORE,
+    runs: RunFolders = (),
+    measure: bool = False,
+) -> int:
     """List the paper's tables and figures: what has been run, what the rest would cost.
 
     The cost is the time on all cores of this machine, from finished runs like those to come; a
-    dash where there are none.
+    dash where there are none, "over" where there are for some. A run counts on whichever device and
+    in whichever precision it was made, as in `paper report`; `paper run` makes those that it is
+    asked for.
 
     Example: evenstream paper list --scale cpu --measure
 
     Args:
         scale: Of the experiments that have it.
         out: Folder of all runs.
-        measure: Time a few steps of each kind of run that is not known yet.
+        runs: Further folders to search for runs.
+        measure: Time a few steps of each kind of run that is not known yet (seconds each).
     """
     from rich.table import Table
 
     from evenstream.cli.screen import Screen
     from evenstream.paper import descriptions, experiments
     from evenstream.report.experiments import find_runs
-    from evenstream.sweep.estimate import Estimate, in_words
+    from evenstream.sweep.estimate import Estimate
     from evenstream.sweep.plan import make_plan
     from evenstream.sweep.store import Store
 
@@ -88,7 +96,9 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
     if scale is not None and scale not in scales:
         raise UnknownName("scale", scale, scales)
     console, store = Screen(), Store(out)
-    estimate, found = Estimate(store.finished()), find_runs(run_folders(store)).runs
+    estimate, found = Estimate(store.finished()), find_runs([*run_folders(store), *runs]).runs
+    not_measured: dict[str, str] = {}
+    unknown = False
     table = Table("name", "cells", "runs", "time left", "what it shows")
     table.columns[0].no_wrap = True
     for experiment in experiments().values():
@@ -96,8 +106,10 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
             continue
         plan = make_plan(experiment, scale)
         ahead = _ahead(plan, found)
-        left = _cost(plan.name, ahead, store, estimate, measure)
-        cost = "–" if left is None else in_words(left) if left else ""
+        if measure:
+            _measure(ahead, estimate, not_measured)
+        cost = _cost(ahead, store, estimate)
+        unknown = unknown or cost.startswith(("–", "over"))
         every = len(plan.runs())
         counts = (str(len(plan.cells)), f"{every - len(ahead)}/{every}", cost)
         table.add_row(experiment.name, *counts, f"{experiment.title} ({experiment.source})")
@@ -107,9 +119,12 @@ def list_(scale: ScaleName = None, out: StoreFolder = STORE, measure: bool = Fal
     console.print(
         f"Runs and times are those at the scale {scale or next(iter(scales))}; there are: "
         f"{', '.join(scales)} (--scale). `evenstream paper run NAME` runs one. Those without cells "
-        "describe streams and need no runs: `evenstream streams NAME` draws a stream.",
+        "describe streams and need no runs: `evenstream streams NAME` draws a stream."
+        + (" Times that are not known: --measure." if unknown and not measure else ""),
         highlight=False,
     )
+    for stream, reason in not_measured.items():
+        print(f"not measured: {stream}: {reason}", file=sys.stderr)
     return 0
 
 
@@ -173,26 +188,32 @@ def _ahead(plan: Plan, found: Sequence[FoundRun]) -> list[RunConfig]:
     return list(dict.fromkeys(ahead))
 
 
-def _cost(
-    name: str, ahead: Sequence[RunConfig], store: Store, estimate: Estimate, measured: bool
-) -> float | None:
-    """How long runs would take."""
+def _measure(ahead: Sequence[RunConfig], estimate: Estimate, not_measured: dict[str, str]) -> None:
+    """Time a few steps of runs that nothing is known of; streams that cannot be are noted."""
+    from evenstream.sweep.cost import measure
+
+    for config in ahead:
+        if estimate.seconds(config) is None and config.stream not in not_measured:
+            try:
+                estimate.add(config, measure(config))
+            except EvenstreamError as error:
+                not_measured[config.stream] = str(error).partition(". ")[0]
+
+
+def _cost(ahead: Sequence[RunConfig], store: Store, estimate: Estimate) -> str:
+    """How long runs would take, as far as that is known."""
     from evenstream.run.events import last_step
     from evenstream.run.workers import how_many
-    from evenstream.sweep.estimate import wall_seconds
+    from evenstream.sweep.estimate import in_words, wall_seconds
 
-    if measured:
-        from evenstream.sweep.cost import measure
-
-        for config in ahead:
-            if estimate.seconds(config) is None:
-                try:
-                    estimate.add(config, measure(config))
-                except EvenstreamError as error:
-                    print(f"{name}: not measured: {error}", file=sys.stderr)
-                    break
-    seconds = [estimate.seconds(config, last_step(store.folder(config))) for config in ahead]
-    return wall_seconds(seconds, how_many(0, 1))
+    if not ahead:
+        return ""
+    each = [estimate.seconds(config, last_step(store.folder(config))) for config in ahead]
+    known = [seconds for seconds in each if seconds is not None]
+    seconds = wall_seconds(known, how_many(0, 1))
+    if not known or seconds is None:
+        return "–"
+    return ("" if len(known) == len(each) else "over ") + in_words(seconds)
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {"list": list_, "run": run, "report": report}

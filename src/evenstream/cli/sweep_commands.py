@@ -13,6 +13,7 @@ from evenstream.cli.run_commands import Trackers
 from evenstream.errors import EvenstreamError, InputError
 
 if TYPE_CHECKING:
+    from evenstream.report.experiments import Failure
     from evenstream.sweep.experiment import Experiment
     from evenstream.sweep.plan import Plan
     from evenstream.sweep.store import Store
@@ -148,7 +149,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
         if board.has(metric):
             console.print(board.table(metric))
     try:
-        page = _write_report(plan, store, paper, len(failed))
+        page = _write_report(plan, store, paper)
         console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
     except EvenstreamError as error:  # the runs are made all the same
         print(f"no report: {error}", file=sys.stderr)
@@ -162,7 +163,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     return 1 if failed else 0
 
 
-def _write_report(plan: Plan, store: Store, paper: bool, failed: int) -> Path:
+def _write_report(plan: Plan, store: Store, paper: bool) -> Path:
     """Write the report on one experiment into its store; returns the page."""
     from evenstream.report.experiments import Contents, collect_outcome, find_runs, write_tables
     from evenstream.report.formats import count
@@ -173,12 +174,28 @@ def _write_report(plan: Plan, store: Store, paper: bool, failed: int) -> Path:
 
         known = background(plan.experiment)
     search = find_runs(run_folders(store))
-    outcome = collect_outcome(plan.experiment, search.runs, known)
+    outcome = collect_outcome(plan.experiment, search.runs, known, _failures(plan, store))
     lead = f"{count(len(outcome.runs), 'run')} in the store {store.root}, at all scales."
-    if failed:
-        lead += f" In the last sweep {count(failed, 'run')} failed; {plan.name}.csv says which."
     contents = Contents(plan.experiment.title, lead, [outcome])
     return write_tables(contents, store.root / "reports" / plan.experiment.name)
+
+
+def _failures(plan: Plan, store: Store) -> list[Failure]:
+    """The runs of an experiment that failed when they were last tried, in whichever sweep."""
+    from evenstream.report.experiments import Failure
+
+    experiment = plan.experiment
+    found: dict[Path, Failure] = {}
+    for scale in experiment.scale_names:
+        for cell in experiment.cells(scale):
+            asked = plan.cells.get(cell, ()) if scale == plan.scale else ()
+            for config in (*asked, *experiment.configs(cell, scale)):
+                known = store.failure(config)
+                if known is not None:  # of scales that share a run the first, as for results
+                    error, attempts = str(known.get("error")), known.get("attempts", 1)
+                    failure = Failure(scale, cell, config.seed, error, attempts)
+                    found.setdefault(store.folder(config), failure)
+    return list(found.values())
 
 
 def run_folders(store: Store) -> list[Path]:

@@ -32,6 +32,7 @@ class Printed:
     std: float | None
     decimals: int
     """How many the mean is printed with."""
+    std_decimals: int
     source: str
     """The LaTeX label of the table, or of the figure that the text speaks of."""
 
@@ -127,6 +128,7 @@ def _printed(line: dict[str, str]) -> Printed:
         float(line["mean"]),
         float(line["std"]) if line["std"] else None,
         len(line["mean"].partition(".")[2]),
+        len(line["std"].partition(".")[2]),
         line["source"],
     )
 

@@ -41,7 +41,10 @@ def background(experiment: Experiment) -> Background:
         same = _data(experiment, cell, scale) == _data(experiment, cell, experiment.base)
         return {
             metric: sorted(
-                (Stated(v.mean, v.std, runs, v.decimals, v.source, same) for v in values),
+                (
+                    Stated(v.mean, v.std, runs, v.decimals, v.source, same, v.std_decimals)
+                    for v in values
+                ),
                 key=lambda value: value.source != experiment.source,
             )
             for metric, values in printed_beside(experiment, cell).items()
@@ -106,8 +109,8 @@ def _describe(entry: Description) -> Further:
     own = tuple(notes(entry.name))
     rows = printed_lines(entry.name)
     if rows:
-        text = f"As the paper prints them ({entry.source})."
-        return Further(entry.name, entry.title, text, _printed(rows), notes=own)
+        text = f"As the paper prints them ({entry.source}), and as they are on this machine."
+        return Further(entry.name, entry.title, text, _data_sets(rows), notes=own)
     (name,) = entry.streams
     try:
         from evenstream.streams import open_stream
@@ -123,16 +126,31 @@ def _describe(entry: Description) -> Further:
     return Further(entry.name, entry.title, text, html=html, notes=own)
 
 
-def _printed(rows: Sequence[dict[str, str]]) -> Table:
+def _data_sets(rows: Sequence[dict[str, str]]) -> Table:
     columns = [name for name in rows[0] if name != "source"]
     return Table(
-        "Printed by the paper",
+        "Data sets",
         "",
         "",
-        tuple(name.replace("_", " ") for name in columns),
-        tuple(tuple(row[name] for name in columns) for row in rows),
-        left=frozenset({0}),
+        (*(name.replace("_", " ") for name in columns), "on this machine"),
+        tuple((*(row[name] for name in columns), _on_this_machine(row)) for row in rows),
+        left=frozenset({0, len(columns)}),
     )
+
+
+def _on_this_machine(printed: dict[str, str]) -> str:
+    """A data set as it is read here, beside a line of the paper's table."""
+    from evenstream.data import load_dataset
+
+    try:
+        data = load_dataset(printed["dataset"])
+    except EvenstreamError:
+        return "not there"
+    counts = {"train": len(data.y_train), "test": len(data.y_test), "classes": len(data.classes)}
+    size = "x".join(map(str, data.x_train.shape[1:]))
+    found = {"image_size": size, **{name: str(number) for name, number in counts.items()}}
+    other = [f"{name.replace('_', ' ')} {v}" for name, v in found.items() if v != printed[name]]
+    return ", ".join(other) or "the same"
 
 
 def _classes(found: Profile) -> str:

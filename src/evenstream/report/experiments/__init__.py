@@ -6,13 +6,14 @@ from evenstream.report.experiments.background import Background, Stated
 from evenstream.report.experiments.contents import Contents, Further
 from evenstream.report.experiments.folder import check_folder
 from evenstream.report.experiments.found import FoundRun, Search, find_runs
-from evenstream.report.experiments.outcome import Outcome, collect_outcome
+from evenstream.report.experiments.outcome import Failure, Outcome, collect_outcome
 from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.writing import write_tables
 
 __all__ = [
     "Background",
     "Contents",
+    "Failure",
     "FoundRun",
     "Further",
     "Outcome",

@@ -23,6 +23,8 @@ class Stated:
     """Where it is printed."""
     same_data: bool = True
     """Whether ours has learned from the same data; if not, there is no verdict."""
+    std_decimals: int = 1
+    """How many the deviation is printed with."""
 
     @property
     def rounding(self) -> float:

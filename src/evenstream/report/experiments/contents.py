@@ -52,13 +52,13 @@ class Contents:
 
     @property
     def with_runs(self) -> list[Outcome]:
-        """Experiments that have any run."""
-        return [outcome for outcome in self.outcomes if outcome.cells]
+        """Experiments that have any run, be it one that failed."""
+        return [outcome for outcome in self.outcomes if outcome.cells or outcome.failures]
 
     @property
     def without_runs(self) -> list[Outcome]:
         """Experiments that have none."""
-        return [outcome for outcome in self.outcomes if not outcome.cells]
+        return [outcome for outcome in self.outcomes if not (outcome.cells or outcome.failures)]
 
     @property
     def compared(self) -> bool:
@@ -73,6 +73,7 @@ class Contents:
         """How many runs are in no table, and why."""
         found = [
             (self.search.unfinished, "not finished"),
+            (self.search.failed, "failed, each with an error.json in its folder"),
             (self.search.copies, "there more than once, each counted once"),
         ]
         return [f"{count(number, 'run')} {why}" for number, why in found if number]

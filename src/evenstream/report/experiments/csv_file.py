@@ -9,18 +9,29 @@ from typing import Any
 
 from evenstream.report.experiments.found import FoundRun
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
+from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.wording import commits, machines, scale_words
 from evenstream.sweep.experiment import Cell
 
 
 def outcome_csv(outcome: Outcome) -> str:
-    """The lines of an experiment; where several numbers are printed, they are joined by `;`."""
-    lines = [*_measured(outcome), *_gains(outcome)]
+    """The lines of an experiment; where several numbers are printed, they are joined by `;`.
+
+    Failed runs and printed numbers of what was not run have lines, too.
+    """
+    lines = [*_measured(outcome), *_gains(outcome), *_failures(outcome), *_not_run(outcome)]
     text = io.StringIO()
     columns = dict.fromkeys(name for line in lines for name in line)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
+    return text.getvalue()
+
+
+def table_csv(table: Table) -> str:
+    """A table as it is."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
     return text.getvalue()
 
 
@@ -81,6 +92,29 @@ def _printed_gain(outcome: Outcome, each: Gain) -> dict[str, Any]:
         "difference": _join(each.interval.mean - stated.mean for stated in each.stated),
         "verdict": "not compared" if each.stated else "not printed",
     }
+
+
+def _failures(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    for each in outcome.failures:
+        yield {
+            **_head(outcome, each.cell, each.scale),
+            "seeds": 0,
+            "verdict": "failed",
+            "error": f"seed {each.seed}: {each.error}",
+        }
+
+
+def _not_run(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    for cell, metric, stated in outcome.not_run():
+        yield {
+            **_head(outcome, cell, outcome.experiment.base),
+            "metric": metric,
+            "seeds": 0,
+            "printed_mean": _join(each.mean for each in stated),
+            "printed_std": _join(each.std for each in stated),
+            "printed_in": _join(each.source for each in stated),
+            "verdict": "not run",
+        }
 
 
 def _head(outcome: Outcome, cell: Cell, scale: str) -> dict[str, Any]:

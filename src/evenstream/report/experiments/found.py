@@ -18,6 +18,7 @@ from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.folder import CHECKPOINTS, METRICS
 from evenstream.sweep.experiment import TO_BE_GIVEN
 from evenstream.sweep.identity import run_key
+from evenstream.sweep.store import ERROR
 
 HOW = {
     "device": "cpu", "dtype": "auto", "threads": 1,
@@ -141,6 +142,7 @@ class Search:
     problems: list[str] = field(default_factory=list)
     """A line for each folder that looks like a run and cannot be used."""
     unfinished: int = 0
+    failed: int = 0
     copies: int = 0
     """Runs that were there more than once; the first one counts."""
 
@@ -190,7 +192,10 @@ def _read(place: Path, search: Search) -> FoundRun | None:
         search.problems.append(f"{place}: no run of this version ({error})")
         return None
     if not (place / METRICS).is_file():
-        search.unfinished += 1
+        if (place / ERROR).is_file():
+            search.failed += 1
+        else:
+            search.unfinished += 1
         return None
     run = load_run(place)
     if run.problem is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evenstream.report.experiments.layout import tables
+from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.verdicts import RULE, SIGNS
@@ -29,14 +29,21 @@ def escape(text: object) -> str:
 
 def outcome_tex(outcome: Outcome) -> str:
     """The fragment of one experiment."""
-    head = rf"% {outcome.experiment.name}: needs \usepackage{{array, booktabs, longtable}}"
-    parts = [head]
+    printed = printed_table(outcome)
+    every = [*tables(outcome), *([] if printed is None else [printed])]
+    return tables_tex(outcome.experiment.name, outcome.experiment.title, every)
+
+
+def tables_tex(name: str, title: str, every: Sequence[Table]) -> str:
+    """The fragment of some tables about one thing."""
+    parts = [rf"% {name}: needs \usepackage{{array, booktabs, longtable}}"]
     compared = False
-    for number, table in enumerate(tables(outcome), 1):
-        caption = f"{outcome.experiment.title}. {table.title}, at scale {table.scale}."
+    for number, table in enumerate(every, 1):
+        caption = f"{title}. {table.title}"
+        caption += f", at scale {table.scale}." if table.scale else "."
         lines = [
             rf"\caption{{{escape(f'{caption} {table.caption} {table.made}')}}}",
-            rf"\label{{tab:{outcome.experiment.name}-{number}}}",
+            rf"\label{{tab:{name}-{number}}}",
         ]
         form = _grid if table.kind == "grid" else _long
         parts += [*form(table, lines), ""]

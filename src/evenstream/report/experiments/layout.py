@@ -30,7 +30,7 @@ _MOVABLE = ("weights", "machine", "commit", "metric", "seeds")
 
 
 def tables(outcome: Outcome) -> list[Table]:
-    """All tables of an outcome at each scale: results, gains, then all about every cell."""
+    """For each scale results, gains, then all about every cell; at the end what failed."""
     found = []
     for scale in outcome.cells:
         measured = [each for each in outcome.measured if each.scale == scale]
@@ -41,7 +41,24 @@ def tables(outcome: Outcome) -> list[Table]:
             own = [each for each in outcome.differences if (each.scale, each.key) == (scale, key)]
             found += [_differences(outcome, scale, own)] if own else []
         found += [_list(outcome, scale, measured)] if measured else []
-    return found
+    return [*found, _failures(outcome)] if outcome.failures else found
+
+
+def _failures(outcome: Outcome) -> Table:
+    varying, fixed = varying_keys(each.cell for each in outcome.failures)
+    rows = [
+        {
+            **_keys(each.cell, varying),
+            "scale": each.scale,
+            "seed": str(each.seed),
+            "attempts": str(each.attempts),
+            "error": each.error,
+        }
+        for each in outcome.failures
+    ]
+    caption = f"Not in the tables above. {all_cells(fixed)}".strip()
+    found = _table("Failed runs", "", caption, (), rows, [*varying, "scale", "seed", "error"])
+    return replace(found, heads=len(varying) or 1)
 
 
 def printed_table(outcome: Outcome) -> Table | None:

@@ -82,6 +82,17 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A run that has failed, and was not made since."""
+
+    scale: str
+    cell: Cell
+    seed: int
+    error: str
+    attempts: int
+
+
+@dataclass(frozen=True)
 class Outcome:
     """An experiment with the runs that were found for it."""
 
@@ -89,6 +100,7 @@ class Outcome:
     background: Background
     cells: Mapping[str, Mapping[Cell, Seeds]]
     """By scale; only cells with runs, in the experiment's order."""
+    failures: Sequence[Failure] = ()
 
     @property
     def runs(self) -> list[FoundRun]:
@@ -204,7 +216,10 @@ class Outcome:
 
 
 def collect_outcome(
-    experiment: Experiment, runs: Iterable[FoundRun], background: Background | None = None
+    experiment: Experiment,
+    runs: Iterable[FoundRun],
+    background: Background | None = None,
+    failures: Sequence[Failure] = (),
 ) -> Outcome:
     """Give each run to the cells that it belongs to: those whose runs have its key.
 
@@ -234,7 +249,7 @@ def collect_outcome(
         for scale in experiment.scale_names
         if scale in given
     }
-    return Outcome(experiment, background or Background(), cells)
+    return Outcome(experiment, background or Background(), cells, failures)
 
 
 def _measured_alike(metric: Metric, seeds: Seeds) -> Seeds:

@@ -92,7 +92,8 @@ def _block(outcome: Outcome, table: Table) -> str:
         what = f"{table.title} at scale {table.scale}: {count(len(table.rows), 'row')} with "
         return details(f"{what}intervals, times and machines", _html(table))
     own = table.scale.partition(":")[0] == outcome.experiment.base
-    label = f'<span class="scale-label{"" if own else " smaller"}">{escape(table.scale)}</span>'
+    kind = "scale-label" if own else "scale-label smaller"
+    label = f'<span class="{kind}">{escape(table.scale)}</span>' if table.scale else ""
     return f'<div class="block"><h3>{escape(table.title)} {label}</h3>\n{_html(table)}</div>'
 
 
@@ -126,7 +127,7 @@ def _class(table: Table, place: int) -> str:
     names = ["left"] if place in table.left else []
     if table.columns[place] in ("verdict", "in words"):
         names.append("verdict")
-    if table.columns[place] in ("machine", "commit"):
+    if table.columns[place] in ("machine", "commit", "error"):
         names.append("wrap")
     return f' class="{" ".join(names)}"' if names else ""
 

@@ -37,4 +37,4 @@ class Table:
 def all_cells(fixed: Mapping[str, Value]) -> str:
     """What all cells of a table have in common, in a sentence; empty if there is nothing."""
     words = ", ".join(key_words(key, value) for key, value in fixed.items())
-    return f"All cells: {words}." if words else ""
+    return f"All cells here: {words}." if words else ""

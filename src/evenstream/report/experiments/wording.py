@@ -70,7 +70,7 @@ def stated_text(stated: Stated, *, source: bool) -> str:
     """A number as it is printed."""
     text = plain(stated.mean, stated.decimals)
     if stated.std is not None:
-        text += f" ± {stated.std:.{stated.decimals}f}"
+        text += f" ± {stated.std:.{stated.std_decimals}f}"
     return f"{text} ({stated.source})" if source else text
 
 

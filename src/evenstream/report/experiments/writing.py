@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evenstream.report.experiments.contents import Contents
-from evenstream.report.experiments.csv_file import outcome_csv
+from evenstream.report.experiments.contents import Contents, Further
+from evenstream.report.experiments.csv_file import outcome_csv, table_csv
 from evenstream.report.experiments.folder import write_folder
-from evenstream.report.experiments.latex import outcome_tex
+from evenstream.report.experiments.latex import outcome_tex, tables_tex
 from evenstream.report.experiments.markdown import escape, lines_of, outcome_text, table_text
 from evenstream.report.experiments.page import page
 from evenstream.report.experiments.verdicts import RULE
@@ -19,15 +19,34 @@ PAGE = "index.html"
 def write_tables(contents: Contents, out: Path) -> Path:
     """Write everything into a folder that is new or holds a report; returns the page's path."""
     files = {}
-    for outcome in contents.with_runs:
+    for outcome in contents.outcomes:
         name = outcome.experiment.name
         files[f"{name}.md"] = outcome_text(outcome)
-        files[f"{name}.csv"] = outcome_csv(outcome)
-        files[f"{name}.tex"] = outcome_tex(outcome)
+        if outcome.cells or outcome.failures or outcome.not_run():  # or there is no table
+            files[f"{name}.csv"] = outcome_csv(outcome)
+            files[f"{name}.tex"] = outcome_tex(outcome)
+    for entry in contents.further:
+        if entry.table is not None:
+            files[f"{entry.name}.md"] = _further(entry)
+            files[f"{entry.name}.csv"] = table_csv(entry.table)
+            files[f"{entry.name}.tex"] = tables_tex(entry.name, entry.title, [entry.table])
     files["index.md"] = _index(contents)
     files[PAGE] = page(contents)
     write_folder(out, files)
     return out / PAGE
+
+
+def _further(entry: Further) -> str:
+    """The file of something that needs no runs."""
+    parts = [f"# {escape(entry.name)}: {escape(entry.title)}", escape(entry.text)]
+    parts += [] if entry.table is None else [table_text(entry.table)]
+    parts += ["\n".join(f"- {escape(note)}" for note in entry.notes)] if entry.notes else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _deeper(text: str, levels: int) -> str:
+    """The same as a part of another file."""
+    return re.sub(r"^(#+) ", rf"{'#' * levels}\1 ", text, flags=re.M).rstrip()
 
 
 def _index(contents: Contents) -> str:
@@ -46,11 +65,9 @@ def _index(contents: Contents) -> str:
     if contents.without_runs:
         parts.append("## Not run yet")
         for outcome in contents.without_runs:
-            parts.append(re.sub(r"^(#+) ", r"##\1 ", outcome_text(outcome), flags=re.M).rstrip())
+            parts.append(_deeper(outcome_text(outcome), 2))
     for entry in contents.further:
-        parts += [f"## {escape(entry.name)}: {escape(entry.title)}", escape(entry.text)]
-        parts += [] if entry.table is None else [table_text(entry.table).replace("## ", "### ", 1)]
-        parts += ["\n".join(f"- {escape(note)}" for note in entry.notes)] if entry.notes else []
+        parts.append(_deeper(_further(entry), 1))
     said = [*contents.remarks(), *contents.search.problems]
     if contents.unplaced:
         said.append(f"{len(contents.unplaced)} runs have the settings of no cell")
