@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenstream.data.registry import DATASETS
+from evenstream.methods.mir import CANDIDATES_FOR_EACH
 from evenstream.paper import descriptions, experiments, notes, printed
 from evenstream.paper.catalogue import _notes, printed_lines
 from evenstream.run.config import RunConfig
@@ -112,6 +113,9 @@ def test_hyper_parameters_of_the_appendix():
         assert found[method, stream] == {wanted}
     (bic,) = found["bic", "c-cifar10"]
     assert bic.startswith("bic:temperature=2.0,held_out=0.1,bias_epochs=50,")
+    mir = [(run.method, run.replay_batch) for cell, run in runs("replay-gains")
+           if cell["method"] in ("mir", "mir-las")]  # fmt: skip
+    assert set(mir) == {("mir", 32), ("mir-las", 32)} and 32 * CANDIDATES_FOR_EACH == 160
 
 
 def test_tables_share_their_runs():
