@@ -99,5 +99,6 @@ def bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
     elif learner.fingerprint() != fingerprint({**state, "options": options}):
         raise InputError(
             f"{folder} holds another state (step {state['step']}) of this learner (step "
-            f"{learner.step}); pass a new learner, which goes on from there, or another folder"
+            f"{learner.step}). If another process has gone on with it meanwhile, run the command "
+            "again; in a program, pass a new learner, which goes on from there, or another folder"
         )
