@@ -159,6 +159,29 @@ def check_resumes_exactly(method: str) -> None:
         )
 
 
+def check_las_form_differs(method: str) -> None:
+    """Its `-las` form scores observed rows only, and is another method: its loss is `step.ce`."""
+    plain = make_method(method)
+    if plain.adjustment is not None or plain.why_not_las is not None:
+        return
+    name = method.partition("@")[0].partition(":")[0]
+    one, other = (
+        feed(make_learner(spec, model=Backbone(dropout=0.0)), toy_stream(14, classes=6))
+        for spec in (method, f"{name}-las{method.removeprefix(name)}")
+    )
+    pairs = zip(_parameters(one), _parameters(other), strict=True)
+    assert not all(torch.equal(a, b) for a, b in pairs), (
+        f"{method} and its -las form learn the same: supervised terms must go through step.ce, not "
+        "F.cross_entropy; a method that has none says so in why_not_las"
+    )
+
+
+def _parameters(learner: Learner) -> list[Tensor]:
+    assert learner.network is not None
+    own = [module for part in learner.parts for module in part.modules.values()]
+    return [value for module in (learner.network, *own) for value in module.parameters()]
+
+
 def check_takes_any_batch(method: str) -> None:
     """Single samples, varying sizes, classes that arrive late."""
     learner = make_learner(method)
@@ -338,6 +361,7 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     check_learns,
     check_same_seed_same_weights,
     check_resumes_exactly,
+    check_las_form_differs,
     check_takes_any_batch,
     check_memory_is_bounded,
     check_batchnorm_is_left_alone,

@@ -25,7 +25,8 @@ class Settings:
     stream: Annotated[str, tyro.conf.arg(metavar="STREAM")] = "c-digits"
     """A stream's name (see `evenstream streams`), or the path of a file or folder of data."""
     protocol: Literal["online", "offline"] = "online"
-    """online: each sample is seen once. offline: 50 epochs a task and a memory of 100."""
+    """online: each sample is seen once (some methods look at a task again when it ends, see
+    docs/methods.md). offline: 50 epochs a task and a memory of 100."""
     epochs: Annotated[
         int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: 1, offline 50)")
     ] = None

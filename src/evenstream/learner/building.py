@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from evenstream import networks
 from evenstream.augment import Preprocess
@@ -39,11 +40,23 @@ def build_classifier(
         if weights is not None:
             load_weights(backbone, weights)
     backbone.to(raw.device)
-    if sample.ndim == 4:
+    if sample.ndim == 4 and isinstance(model, str):
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layout = torch.channels_last if _is_channels_last(backbone) else torch.contiguous_format
     preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
+    if sample.ndim == 4:
+        sample = sample.contiguous(memory_format=layout)
     rows = head.build(_feature_size(backbone, sample), options.seed, options.head_size)
-    return Classifier(backbone, rows.to(raw.device), DTYPES[options.dtype]).train()
+    return Classifier(backbone, rows.to(raw.device), DTYPES[options.dtype], layout).train()
+
+
+def _is_channels_last(module: nn.Module) -> bool:
+    """Whether a user's module was brought to that layout; others may rely on the usual one."""
+    return any(
+        p.is_contiguous(memory_format=torch.channels_last) and not p.is_contiguous()
+        for p in module.parameters()
+        if not is_lazy(p) and p.ndim == 4
+    )
 
 
 def _feature_size(backbone: nn.Module, sample: Tensor) -> int:

@@ -15,9 +15,17 @@ from evenstream.learner.heads import GrowingHead
 class Classifier(nn.Module):
     """Features then head. Features may run in bfloat16 (autocast); logits are always float32."""
 
-    def __init__(self, backbone: nn.Module, head: GrowingHead, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        head: GrowingHead,
+        dtype: torch.dtype,
+        layout: torch.memory_format = torch.contiguous_format,
+    ) -> None:
         super().__init__()
         self.backbone, self.head, self.dtype = backbone, head, dtype
+        self.layout = layout
+        """Of the images that the backbone gets."""
         self.width: int | None = None
         """Classes in the softmax: those seen so far, or None for every row of the head."""
         norms = [m for m in backbone.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
@@ -29,6 +37,8 @@ class Classifier(nn.Module):
             torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32),
             single_row_statistics(self._norms, len(x)),
         ):
+            if x.ndim == 4:
+                x = x.contiguous(memory_format=self.layout)
             features: Tensor = self.backbone(x)
             return features.float()
 

@@ -11,6 +11,9 @@ import torch
 
 from evenstream.errors import InputError
 
+LARGEST = 10_000
+"""Bits of a number that checkpoints can still write and read."""
+
 Label = str | int | bool | tuple["Label", ...]
 
 
@@ -28,6 +31,8 @@ def plain_label(value: Any) -> Label:
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
+        if value.bit_length() > LARGEST:
+            raise InputError(f"a label of {value.bit_length():,} bits is too large; use a text")
         return int(value)
     if isinstance(value, str):
         return str.__str__(value)

@@ -53,7 +53,7 @@ class Learner:
             (`evenstream methods` lists methods and inference rules).
         model: a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`) or any
             module that turns a batch of inputs into features; the classifier on top is added and
-            grows by itself.
+            grows by itself. Steps put all of it into training mode, predictions into eval mode.
         memory: samples kept for replay; 0 means no replay.
         lr: learning rate.
         batch: nominal size of an incoming batch (methods that size their replay by it use it;
@@ -121,6 +121,11 @@ class Learner:
         )
         self.method = make_method(method) if isinstance(method, str) else method
         self.method.check()
+        if self.method.in_use:
+            raise InputError(
+                f"this {self.method.spec} belongs to another learner, and its state with it; make "
+                "a new one for each learner"
+            )
         if "memory" in self.needs and not (memory and self.method.uses_memory):
             raise InputError(
                 f"{self.method.spec} cannot do without a memory, "
@@ -159,6 +164,7 @@ class Learner:
         """How to undo the step being made, by what it has changed, in that order."""
         self._single_class_run = 0
         self._warned = False
+        self.method.in_use = True
 
     # ---- what users call ---------------------------------------------------------------------
 
@@ -328,7 +334,10 @@ class Learner:
         return cls.from_state(read_checkpoint(Path(path)), model, method=method, device=device)
 
     def state(self) -> dict[str, Any]:
-        """Everything, as a tree of tensors and plain values: what a checkpoint holds."""
+        """Everything, as a tree of tensors and plain values: what a checkpoint holds.
+
+        The tensors are the learner's own, which the next step changes: copy what is to be kept.
+        """
         return learner_state(self)
 
     @classmethod

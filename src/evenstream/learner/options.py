@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Literal
 
 import torch
@@ -45,14 +46,18 @@ class Options:
             ("head_size", 0),
         ):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise InputError(f"{name} must be a whole number of {least} or more, got {value!r}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            self._make_plain(name, int)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral):
             raise InputError(f"seed must be a whole number, got {self.seed!r}")
+        self._make_plain("seed", int)
         for name in ("lr", "momentum", "weight_decay"):
             value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not (number and 0 <= value < math.inf):
                 raise InputError(f"{name} must be a finite number of 0 or more, got {value!r}")
+            self._make_plain(name, float)
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}")
         if self.dtype not in DTYPES:
@@ -61,6 +66,11 @@ class Options:
             raise InputError(f"scope must be seen or all, got {self.scope!r}")
         if self.scope == "all" and not self.head_size:
             raise InputError("scope='all' needs head_size, the total number of classes")
+
+    def _make_plain(self, name: str, kind: type) -> None:
+        """Turn a NumPy number, which no checkpoint can hold, into a Python one."""
+        if not isinstance(getattr(self, name), (int, float)):
+            object.__setattr__(self, name, kind(getattr(self, name)))
 
 
 def resolve_device(device: str | torch.device) -> torch.device:

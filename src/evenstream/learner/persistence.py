@@ -85,14 +85,14 @@ def _load_network(learner: Learner, state: dict[str, Any]) -> None:
     load_optimizer_state(learner.optimizer, state["optimizer"])
 
 
-def _check_module(module: nn.Module, saved: dict[str, Tensor]) -> None:
+def _check_module(module: nn.Module, saved: dict[str, Any]) -> None:
     """Compare a user's module with the saved one by parameter names and shapes.
 
     What a lazy module has no shape for yet will get that of the inputs.
     """
-    theirs = {n: tuple(t.shape) for n, t in saved.items() if n.startswith("backbone.")}
+    theirs = {n: _shape(value) for n, value in saved.items() if n.startswith("backbone.")}
     mine = {
-        name: theirs.get(name) if is_lazy(value) else tuple(value.shape)
+        name: theirs.get(name) if is_lazy(value) else _shape(value)
         for name, value in module.state_dict(prefix="backbone.").items()
     }
     for name in sorted(mine.keys() | theirs.keys()):
@@ -102,6 +102,11 @@ def _check_module(module: nn.Module, saved: dict[str, Tensor]) -> None:
                 f"the module does not fit the saved one: {short} has shape "
                 f"{mine.get(name, 'missing')} here and {theirs.get(name, 'missing')} in the save"
             )
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Of a tensor; what `get_extra_state` gave has none."""
+    return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
 def fingerprint(state: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +41,7 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
     generators, seen = learner.randomness.state(), learner.memory.seen
     own = [(dict(p.tensors), dict(p.modules), dict(p.optimizers)) for p in parts]
     moving = [m for part in parts if part.moves_weights for m in part.modules.values()]
-    averages = [undo_averaging(m) for m in moving if isinstance(m, Classifier)]
+    averages = [undo_averaging(module) for module in moving]
     learner.undo = {}
     learner.memory.begin()
     try:
@@ -86,21 +87,22 @@ def undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]
     return restore
 
 
-def undo_averaging(average: Classifier) -> Undo:
+def undo_averaging(average: nn.Module) -> Undo:
     """Undoes a change of a moving average, which may have grown, that is about to be made."""
-    width = average.width
-    weights = {name: value.clone() for name, value in average.state_dict().items()}
+    width = average.width if isinstance(average, Classifier) else None
+    weights = _copied(average.state_dict())
 
     def restore() -> None:
         average.load_state_dict(weights)
-        average.width = width
+        if isinstance(average, Classifier):
+            average.width = width
 
     return restore
 
 
 def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    """An optimiser's state of one parameter: tensors and plain numbers."""
-    return {key: v.clone() if isinstance(v, Tensor) else v for key, v in state.items()}
+    """A copy of tensors and other values by name."""
+    return {key: v.clone() if isinstance(v, Tensor) else deepcopy(v) for key, v in state.items()}
 
 
 def undo_growth(head: GrowingHead, optimizer: torch.optim.Optimizer) -> Undo:

@@ -40,16 +40,16 @@ def write_predictions(
     files = files if isinstance(files, ImageFiles) else None
     writer = csv.writer(out, lineterminator="\n")
     pairs = min(top or 1, len(learner.labels))
-    writer.writerow(
-        [
-            *(["file"] if files is not None else []),
-            *(f"{name}{number}" for number in ["", *range(2, pairs + 1)] for name in _PAIR),
-            *([] if top else (f"p({label})" for label in learner.labels)),
-        ]
-    )
+    head = [
+        *(["file"] if files is not None else []),
+        *(f"{name}{number}" for number in ["", *range(2, pairs + 1)] for name in _PAIR),
+        *([] if top else (f"p({label})" for label in learner.labels)),
+    ]
     score = Score()
     for x, labels in filter(None, source):
         chances = learner.predict_proba(x)
+        if not score.rows:  # not before the first rows are known to be of the right kind
+            writer.writerow(head)
         for row, label in zip(chances, labels, strict=True):
             name = [] if files is None else [str(files.path(score.rows).relative_to(files.root))]
             best = np.argsort(-row, kind="stable")[:pairs]
@@ -58,6 +58,8 @@ def write_predictions(
             score.labelled += label is not None
             score.right += label is not None and label == learner.labels[best[0]]
         out.flush()
+    if not score.rows:
+        writer.writerow(head)
     return score
 
 

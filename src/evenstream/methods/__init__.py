@@ -5,6 +5,7 @@ import pkgutil
 
 from evenstream.learner.part import TaskData
 from evenstream.methods.base import METHODS, Method, make_method, method_names, register
+from evenstream.plugins import import_plugins
 
 __all__ = ["METHODS", "Method", "TaskData", "make_method", "method_names", "register"]
 
@@ -16,3 +17,4 @@ def _import_files() -> None:
 
 
 _import_files()
+import_plugins()

@@ -7,8 +7,9 @@ it trains on and stores, for what happens after the step and at task boundaries,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Tensor
@@ -47,9 +48,15 @@ class Method(Part):
     if_not_finite: ClassVar[str] = "Lower the learning rate"
     """What to do first when the loss is not finite."""
 
+    def __init_subclass__(cls) -> None:
+        """A method that is not registered is called like its class, not like the one it extends."""
+        cls.name = cls.__name__
+
     def __post_init__(self) -> None:
         super().__init__()
         check_bounds(self)
+        self.in_use = False
+        """Whether a learner has it, whose state it then holds a part of."""
         self.adjustment: LogitAdjustment | None = self.make_adjustment()
         self.head: Head = self.make_head()
         self.retrieval: Retrieval = self.make_retrieval()
@@ -160,8 +167,34 @@ METHODS: dict[str, type[Method]] = {}
 
 
 def register(name: str) -> Callable[[M], M]:
-    """Make a method known by name; its `-las` form comes with it."""
-    return named_in(METHODS, "a method", name)
+    """Make a method known by name; its `-las` form comes with it.
+
+    Raises:
+        InputError: the name could not be written on a command line, or an option has no default or
+            the name of one that every head has.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", name) or name.endswith("-las"):
+        raise InputError(
+            f"a method cannot be called {name!r}: use a-z, 0-9, - and +, and no -las at the end, "
+            "which stands for Logit Adjusted Softmax"
+        )
+
+    def add(cls: M) -> M:
+        for field in fields(cls):
+            if field.default is MISSING and field.default_factory is MISSING:
+                raise InputError(f"option {field.name!r} of method {name} needs a default")
+        _refuse_shared(name, option_types(cls), option_types(Head), "its head")
+        return named_in(METHODS, "a method", name)(cls)
+
+    return add
+
+
+def _refuse_shared(name: str, own: Iterable[str], other: Iterable[str], whose: str) -> None:
+    for option in own:
+        if option in other:
+            raise InputError(
+                f"option {option!r} of method {name} is one of {whose}, too; give it another name"
+            )
 
 
 ALIASES = {"las": "fine-tune-las"}
@@ -195,6 +228,7 @@ def make_method(spec: str) -> Method:
     if adjusted:
         if method.why_not_las is not None:
             raise InputError(f"{name} makes no sense: {method.why_not_las}")
+        _refuse_shared(method.name, own, las, "its -las form")
         method.adjustment = LogitAdjustment(**values)
     if at:
         method.inference = make_rule(rule)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -126,7 +127,7 @@ class LogitAdjustedSoftmax(CrossEntropy):
         prior: PriorEstimator | None = None,
     ) -> None:
         super().__init__(reduction)
-        if isinstance(tau, bool) or not isinstance(tau, (int, float)) or not tau >= 0:
+        if isinstance(tau, bool) or not isinstance(tau, (int, float, np.number)) or not tau >= 0:
             raise InputError(
                 f"tau must be a number of 0 or more, infinity included, got {tau!r} "
                 "(a negative tau would favour the frequent classes even more)"
@@ -194,6 +195,11 @@ class LogitAdjustedSoftmax(CrossEntropy):
         """Train mode: observe, then score. Eval mode: plain cross-entropy."""
         if not self.training:
             return super().score(logits, labels)
+        if logits.ndim != 2 or len(logits) != len(labels):
+            raise InputError(
+                f"logits must have a row for each label: {tuple(logits.shape)} are not of "
+                f"{len(labels)} labels"
+            )
         self.observe(labels, logits.shape[1])
         return self.score(logits, labels)
 

@@ -1,0 +1,51 @@
+"""Methods and rules of the user's own, imported so that they register themselves.
+
+They come from installed packages, by entry points of the group `evenstream.plugins`, and from the
+environment variable EVENSTREAM_PLUGINS: modules or files ending in .py, separated by commas. An
+environment reaches the worker processes of sweeps, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from evenstream.errors import EvenstreamError, InputError
+
+GROUP = "evenstream.plugins"
+VARIABLE = "EVENSTREAM_PLUGINS"
+
+
+def import_plugins() -> None:
+    """Import all that are named; one that cannot be imported is told, with where it was named."""
+    for point in entry_points(group=GROUP):
+        _attempt(point.value, f"an entry point {GROUP!r}")
+    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+        _attempt(name, VARIABLE)
+
+
+def _attempt(name: str, named_by: str) -> None:
+    try:
+        _import(name)
+    except EvenstreamError as error:
+        raise InputError(f"plugin {name}, named by {named_by}: {error}") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"plugin {name}, named by {named_by}, fails on import: {what}") from error
+
+
+def _import(name: str) -> None:
+    if not name.endswith(".py"):
+        importlib.import_module(name.partition(":")[0])
+        return
+    path = Path(name).resolve()
+    module_name = f"evenstream_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)

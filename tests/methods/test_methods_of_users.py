@@ -1,0 +1,242 @@
+"""Methods and networks that users bring: found, checked early, and treated like our own."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from evenstream import Learner, Method
+from evenstream.errors import InputError, NonFiniteLoss
+from evenstream.learner.labels import plain_labels
+from evenstream.methods import METHODS, make_method, register
+from evenstream.methods.er import ER
+from evenstream.slots.criteria import LogitAdjustedSoftmax
+from evenstream.testing import check_las_form_differs
+from small_streams import DIM, blobs, class_stream, feed, images, small
+
+
+@pytest.fixture(autouse=True)
+def own_names(monkeypatch):
+    """What a test registers is gone after it."""
+    monkeypatch.setattr("evenstream.methods.base.METHODS", dict(METHODS))
+
+
+# ---- networks ------------------------------------------------------------------------------------
+
+
+class Viewing(nn.Module):
+    """A network as in many tutorials: `view` takes no other layout than the usual one."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        out = F.max_pool2d(self.conv(x).relu(), 2)
+        return out.view(out.size(0), -1)
+
+
+def test_a_users_network_keeps_its_layout():
+    x = images(6, channels=3)
+    learner = small("er-las", Viewing())
+    learner.learn(x, [0, 1] * 3)
+    assert learner.predict_proba(x).shape[0] == 6
+    assert learner.network.layout == torch.contiguous_format
+    own = Viewing().to(memory_format=torch.channels_last)
+    with pytest.raises(InputError, match="view size is not compatible"):  # as it asked for
+        small("er-las", own).learn(x, [0, 1] * 3)
+
+
+class Annotated(nn.Module):
+    """A network with state that is no tensor."""
+
+    def __init__(self, note="none"):
+        super().__init__()
+        self.linear, self.note = nn.Linear(DIM, 5), note
+
+    def forward(self, x):
+        return self.linear(x)
+
+    def get_extra_state(self):
+        return {"note": self.note}
+
+    def set_extra_state(self, state):
+        self.note = state["note"]
+
+
+@pytest.mark.parametrize("method", ["er-las", "er@ema", "lwf"])
+def test_state_of_a_network_that_is_no_tensor(method, tmp_path):
+    learner = small(method, Annotated("mine"))
+    if "boundaries" in learner.needs:
+        learner.start_task()
+    feed(learner, class_stream(4))
+    learner.save(tmp_path)
+    loaded = Learner.load(tmp_path, Annotated())
+    assert loaded.network.backbone.note == "mine"
+    assert loaded.fingerprint() == learner.fingerprint()
+
+
+# ---- methods -------------------------------------------------------------------------------------
+
+
+def test_a_method_need_not_be_registered(tmp_path):
+    @dataclass
+    class Halved(ER):
+        def loss(self, step):
+            return super().loss(step) / 2
+
+    learner = feed(small(Halved()), class_stream(3))
+    assert learner.method.spec == "Halved"
+    learner.save(tmp_path)
+    assert Learner.load(tmp_path, method=Halved()).fingerprint() == learner.fingerprint()
+    assert make_method("er").spec == "er"
+
+
+def test_a_method_is_of_one_learner():
+    method = make_method("er-las")
+    small(method)
+    with pytest.raises(InputError, match="this er-las belongs to another learner"):
+        small(method)
+
+
+@pytest.mark.parametrize("name", ["my-las", "my:method", "my method", "", "My"])
+def test_names_that_could_not_be_written(name):
+    with pytest.raises(InputError, match="a method cannot be called"):
+        register(name)
+
+
+def options(**fields):
+    """A method with these options."""
+    body = {"__annotations__": dict.fromkeys(fields, float)}
+    body |= {name: value for name, value in fields.items() if value is not None}
+    return dataclass(type("Own", (ER,), body))
+
+
+def test_options_that_are_taken():
+    with pytest.raises(InputError, match="'head_scale' of method own is one of its head, too"):
+        register("own")(options(head_scale=1.0))
+    register("own")(options(tau=4.0))
+    assert make_method("own:tau=2").tau == 2
+    with pytest.raises(InputError, match="option 'tau' of method own is one of its -las form, too"):
+        make_method("own-las:tau=2")
+
+
+def test_options_need_a_default():
+    with pytest.raises(InputError, match="option 'weight' of method own needs a default"):
+        register("own")(options(weight=None))
+
+
+def test_weights_that_a_method_moves_are_put_back():
+    @dataclass
+    class Moving(ER):
+        moves_weights = True
+
+        def on_setup(self, learner):
+            self.modules["own"] = nn.Linear(2, 2)
+
+        def after_step(self, step):
+            with torch.no_grad():
+                self.modules["own"].weight += 1
+            if step.number == 3:
+                raise NonFiniteLoss("no luck")
+
+    learner = feed(small(Moving()), class_stream(2))
+    before = learner.fingerprint()
+    with pytest.raises(NonFiniteLoss):
+        learner.learn(*blobs(4))
+    assert learner.fingerprint() == before
+
+
+def test_a_loss_that_las_cannot_reach_is_found():
+    @register("deaf")
+    @dataclass
+    class Deaf(Method):
+        def loss(self, step):
+            x, y = step.joint()
+            return F.cross_entropy(step.net(x), y)
+
+    with pytest.raises(AssertionError, match="deaf and its -las form learn the same"):
+        check_las_form_differs("deaf")
+
+
+# ---- plugins -------------------------------------------------------------------------------------
+
+PLUGIN = """
+from dataclasses import dataclass
+from evenstream import register
+from evenstream.methods.er import ER
+
+@register("my-er")
+@dataclass
+class MyER(ER):
+    \"\"\"ER under another name.\"\"\"
+"""
+
+
+def command(tmp_path, plugins, *arguments):
+    environment = {"EVENSTREAM_PLUGINS": plugins, "PATH": "", "PYTHONPATH": str(tmp_path)}
+    program = [sys.executable, "-m", "evenstream", *arguments]
+    return subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("plugins", ["plug.py", "plug"])
+def test_methods_of_a_users_file_in_the_command_line(tmp_path, plugins):
+    (tmp_path / "plug.py").write_text(PLUGIN)
+    done = command(tmp_path, plugins, "methods", "my-er")
+    assert done.returncode == 0, done.stderr
+    assert "ER under another name" in done.stdout
+
+
+def test_workers_find_them_too(tmp_path):
+    (tmp_path / "plug.py").write_text(PLUGIN)
+    flags = ("--stream", "c-digits:fraction=0.1", "--seeds", "1", "--out", "out")
+    done = command(tmp_path, "plug.py", "compare", "er", "my-er-las", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "my-er-las" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("plugins", "text", "message"),
+    [
+        ("nowhere", "", "plugin nowhere, named by EVENSTREAM_PLUGINS, fails on import: ModuleNot"),
+        ("plug.py", "1 / 0", "fails on import: ZeroDivisionError: division by zero"),
+        ("plug.py", PLUGIN.replace("my-er", "er"), "a method named 'er' is registered already"),
+    ],
+)
+def test_plugins_that_cannot_be_imported(tmp_path, plugins, text, message):
+    (tmp_path / "plug.py").write_text(text)
+    done = command(tmp_path, plugins, "methods")
+    assert done.returncode == 2
+    assert message in done.stderr and "Traceback" not in done.stderr
+
+
+# ---- what they pass ------------------------------------------------------------------------------
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    learner = small(memory=np.int64(5), lr=np.float32(0.5), seed=np.uint8(3))
+    assert (learner.options.memory, learner.options.lr, learner.options.seed) == (5, 0.5, 3)
+    feed(learner, class_stream(2)).save(tmp_path)
+    assert Learner.load(tmp_path).fingerprint() == learner.fingerprint()
+    with pytest.raises(InputError, match="lr must be a finite number"):
+        small(lr=True)
+
+
+def test_a_number_too_large_to_be_written_is_no_label():
+    assert plain_labels([10**1000]) == [10**1000]
+    with pytest.raises(InputError, match="too large; use a text"):
+        plain_labels([10**5000])
+
+
+def test_the_window_counts_no_labels_of_a_refused_call():
+    criterion = LogitAdjustedSoftmax(window=3)
+    criterion(torch.zeros(2, 3), torch.tensor([0, 1]))
+    before = criterion.prior.weights().tolist()
+    with pytest.raises(InputError, match=r"\(8, 3\) are not of 4 labels"):
+        criterion(torch.zeros(8, 3), torch.tensor([0, 1, 1, 2]))
+    assert criterion.prior.weights().tolist() == before
