@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from evenstream.checkpoint import flatten
 from evenstream.errors import EvenstreamError
 from evenstream.learner.learner import Learner
-from evenstream.methods import make_method
+from evenstream.methods import METHODS, make_method
 
 DIM = 6
 NAMES = ("bolt", 7, ("gear", 2), True, "1", "nut")
@@ -407,6 +407,6 @@ def check_method(method: str | type) -> None:
 
 
 def _registered_name(cls: Any) -> str:
-    name = getattr(cls, "name", None)
-    assert isinstance(name, str), f"{cls.__name__} is not registered; use @register"
+    name: str = getattr(cls, "name", "")
+    assert METHODS.get(name) is cls, f"{cls.__name__} is not registered; use @register"
     return name

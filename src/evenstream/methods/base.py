@@ -50,7 +50,7 @@ class Method(Part):
 
     def __init_subclass__(cls) -> None:
         """A method that is not registered is called like its class, not like the one it extends."""
-        cls.name = cls.__name__
+        cls.name = cls.__dict__.get("name", cls.__name__)
 
     def __post_init__(self) -> None:
         super().__init__()

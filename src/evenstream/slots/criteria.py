@@ -195,10 +195,10 @@ class LogitAdjustedSoftmax(CrossEntropy):
         """Train mode: observe, then score. Eval mode: plain cross-entropy."""
         if not self.training:
             return super().score(logits, labels)
-        if logits.ndim != 2 or len(logits) != len(labels):
+        if logits.ndim != 2 or (labels.shape != logits.shape[:1] and labels.ndim == 1):
             raise InputError(
                 f"logits must have a row for each label: {tuple(logits.shape)} are not of "
-                f"{len(labels)} labels"
+                f"{labels.numel()} labels"
             )
         self.observe(labels, logits.shape[1])
         return self.score(logits, labels)
