@@ -15,6 +15,7 @@ from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.learner.labels import plain_labels
 from evenstream.methods import METHODS, make_method, register
 from evenstream.methods.er import ER
+from evenstream.plugins import import_plugins
 from evenstream.slots.criteria import LogitAdjustedSoftmax
 from evenstream.testing import check_las_form_differs
 from small_streams import DIM, blobs, class_stream, feed, images, small
@@ -185,14 +186,28 @@ def command(tmp_path, plugins, *arguments):
 
 
 @pytest.mark.parametrize("plugins", ["plug.py", "plug"])
-def test_methods_of_a_users_file_in_the_command_line(tmp_path, plugins):
+def test_plugins_are_files_or_modules(tmp_path, monkeypatch, plugins):
     (tmp_path / "plug.py").write_text(PLUGIN)
-    done = command(tmp_path, plugins, "methods", "my-er")
-    assert done.returncode == 0, done.stderr
-    assert "ER under another name" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", f" {plugins} ,")
+    import_plugins()
+    assert make_method("my-er-las").spec == "my-er-las"
+    sys.modules.pop("plug", None)
 
 
-def test_workers_find_them_too(tmp_path):
+def test_installed_packages_name_their_plugins(tmp_path, monkeypatch):
+    (tmp_path / "plug.py").write_text(PLUGIN)
+    (tmp_path / "plug-1.dist-info").mkdir()
+    text = "[evenstream.plugins]\nmine = plug\n"
+    (tmp_path / "plug-1.dist-info" / "entry_points.txt").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    import_plugins()
+    assert make_method("my-er").spec == "my-er"
+    sys.modules.pop("plug", None)
+
+
+def test_the_command_line_and_its_workers_find_them(tmp_path):
     (tmp_path / "plug.py").write_text(PLUGIN)
     flags = ("--stream", "c-digits:fraction=0.1", "--seeds", "1", "--out", "out")
     done = command(tmp_path, "plug.py", "compare", "er", "my-er-las", *flags)
@@ -208,11 +223,20 @@ def test_workers_find_them_too(tmp_path):
         ("plug.py", PLUGIN.replace("my-er", "er"), "a method named 'er' is registered already"),
     ],
 )
-def test_plugins_that_cannot_be_imported(tmp_path, plugins, text, message):
+def test_plugins_that_cannot_be_imported(tmp_path, monkeypatch, plugins, text, message):
     (tmp_path / "plug.py").write_text(text)
-    done = command(tmp_path, plugins, "methods")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", plugins)
+    with pytest.raises(InputError, match=message):
+        import_plugins()
+
+
+def test_a_plugin_that_fails_is_an_error_of_the_command(tmp_path):
+    (tmp_path / "plug.py").write_text("1 / 0")
+    done = command(tmp_path, "plug.py", "methods")
     assert done.returncode == 2
-    assert message in done.stderr and "Traceback" not in done.stderr
+    assert "named by EVENSTREAM_PLUGINS, fails on import" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # ---- what they pass ------------------------------------------------------------------------------
