@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from evenstream import Learner, Method
-from evenstream.errors import InputError, NonFiniteLoss
+from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.learner.labels import plain_labels
 from evenstream.methods import METHODS, make_method, register
 from evenstream.methods.er import ER
@@ -125,6 +125,15 @@ def test_options_that_are_taken():
     assert make_method("own:tau=2").tau == 2
     with pytest.raises(InputError, match="option 'tau' of method own is one of its -las form, too"):
         make_method("own-las:tau=2")
+
+
+def test_a_need_that_there_is_not():
+    @dataclass
+    class Misspelled(ER):
+        needs = frozenset({"boundary"})
+
+    with pytest.raises(UnknownName, match="unknown need of Misspelled 'boundary'; did you mean"):
+        small(Misspelled())
 
 
 def test_options_need_a_default():

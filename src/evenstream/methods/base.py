@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
 
 from torch import Tensor
 
@@ -141,7 +141,10 @@ class Method(Part):
         return None
 
     def check(self) -> None:
-        """Refuse a head or rule that makes no sense, before there is any state."""
+        """Refuse needs that there are not, and a head or rule that makes no sense."""
+        for need in self.all_needs:
+            if need not in get_args(Need):
+                raise UnknownName(f"need of {self.spec}", need, get_args(Need))
         reason = self.why_not or self.inference.why_not_with(self)
         if reason is not None:
             raise InputError(f"{self.spec} makes no sense: {reason}")
