@@ -7,6 +7,7 @@ environment reaches the worker processes of sweeps, too.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -43,7 +44,8 @@ def _import(name: str) -> None:
         importlib.import_module(name.partition(":")[0])
         return
     path = Path(name).resolve()
-    module_name = f"evenstream_plugin_{path.stem}"
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]  # two files may have one name
+    module_name = f"evenstream_plugin_{path.stem}_{digest}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

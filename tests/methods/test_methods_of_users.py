@@ -1,8 +1,10 @@
 """Methods and networks that users bring: found, checked early, and treated like our own."""
 
+import inspect
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -203,6 +205,18 @@ def test_plugins_are_files_or_modules(tmp_path, monkeypatch, plugins):
     import_plugins()
     assert make_method("my-er-las").spec == "my-er-las"
     sys.modules.pop("plug", None)
+
+
+def test_two_plugins_may_be_files_of_one_name(tmp_path, monkeypatch):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "plug.py").write_text(PLUGIN.replace("my-er", f"er-{folder}"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", "one/plug.py,two/plug.py")
+    import_plugins()
+    classes = [type(make_method(f"er-{folder}")) for folder in ("one", "two")]
+    files = [Path(inspect.getfile(found)) for found in classes]
+    assert [file.parent.name for file in files] == ["one", "two"]
 
 
 def test_installed_packages_name_their_plugins(tmp_path, monkeypatch):
