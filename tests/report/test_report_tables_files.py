@@ -304,7 +304,9 @@ def test_what_was_not_run_is_shown_as_it_is_printed(contents):
     assert "c-cifar100" in table.caption and "c-cifar10," not in table.caption
     nothing = Contents("T", "L", [collect_outcome(outcome.experiment, [], outcome.background)])
     text = page(nothing)
-    assert "Not run yet" in text and "do it" in text and "21.5 ± 1.0 (tab:one)" in text
+    assert "Not run yet" in text and "do it" in text
+    either = '<span class="nowrap">21.5 ± 1.0</span> (tab:one) or <span class="nowrap">45.4'
+    assert either in text  # a cell with two numbers may break between them, not inside
     assert "A note." in text
 
 

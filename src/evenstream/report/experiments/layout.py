@@ -8,7 +8,7 @@ from dataclasses import replace
 from evenstream.measures import Metric, metric_of
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
 from evenstream.report.experiments.pivot import pivot
-from evenstream.report.experiments.table import Table, all_cells
+from evenstream.report.experiments.table import OR, Table, all_cells
 from evenstream.report.experiments.verdicts import Comparison
 from evenstream.report.experiments.wording import (
     commits,
@@ -72,7 +72,7 @@ def printed_table(outcome: Outcome) -> Table | None:
         {
             **_keys(cell, varying),
             "metric": metric,
-            outcome.background.by: " or ".join(stated_text(s, source=several) for s in stated),
+            outcome.background.by: OR.join(stated_text(s, source=several) for s in stated),
         }
         for cell, metric, stated in entries
     ]
@@ -133,9 +133,9 @@ def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
     several = len(each.comparisons) > 1
     label = "" if each.scale == outcome.experiment.base else f" (at {each.scale})"
     return {
-        by: " or ".join(stated_text(c.stated, source=several) for c in each.comparisons),
-        "difference": " or ".join(_difference(c, each.metric) for c in each.comparisons),
-        "verdict": " or ".join(dict.fromkeys(c.text for c in each.comparisons)) + label,
+        by: OR.join(stated_text(c.stated, source=several) for c in each.comparisons),
+        "difference": OR.join(_difference(c, each.metric) for c in each.comparisons),
+        "verdict": OR.join(dict.fromkeys(c.text for c in each.comparisons)) + label,
     }
 
 
@@ -204,7 +204,7 @@ def _stated_gain(gain: Gain) -> str:
     if not gain.stated:
         return "–"
     several = len(gain.stated) > 1
-    return " or ".join(
+    return OR.join(
         signed(each.mean, each.decimals) + (f" ({each.source})" if several else "")
         for each in gain.stated
     )

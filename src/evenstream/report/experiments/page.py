@@ -11,7 +11,7 @@ from evenstream.report.experiments.contents import Contents, Further
 from evenstream.report.experiments.figures import figures
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
-from evenstream.report.experiments.table import Table
+from evenstream.report.experiments.table import OR, Table
 from evenstream.report.experiments.verdicts import RULE
 from evenstream.report.formats import count
 from evenstream.report.frame import frame
@@ -110,7 +110,7 @@ def _html(table: Table) -> str:
         cells = "".join(
             f'<th scope="row"{_class(table, place)}>{escape(text)}</th>'
             if place < table.heads
-            else f"<td{_class(table, place)}>{escape(text)}</td>"
+            else f"<td{_class(table, place, text)}>{_alternatives(text)}</td>"
             for place, text in enumerate(row)
         )
         rows.append(f"<tr{kind}>{cells}</tr>")
@@ -123,11 +123,22 @@ def _html(table: Table) -> str:
     return caption + scroll(content, f"{table.title}, {table.scale}".rstrip(", "))
 
 
-def _class(table: Table, place: int) -> str:
+def _alternatives(text: str) -> str:
+    """Text of a cell; where the paper prints two numbers, it may break around them."""
+    parts = [part.partition(" (") for part in text.split(OR)]
+    if len(parts) == 1:
+        return escape(text)
+    return OR.join(
+        f'<span class="nowrap">{escape(number)}</span>{escape(bracket + where)}'
+        for number, bracket, where in parts
+    )
+
+
+def _class(table: Table, place: int, text: str = "") -> str:
     names = ["left"] if place in table.left else []
     if table.columns[place] in ("verdict", "in words"):
         names.append("verdict")
-    if table.columns[place] in ("machine", "commit", "error"):
+    if table.columns[place] in ("machine", "commit", "error") or OR in text:
         names.append("wrap")
     return f' class="{" ".join(names)}"' if names else ""
 

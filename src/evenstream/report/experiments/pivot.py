@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated, distinct
 from evenstream.report.experiments.outcome import Measured, Outcome
-from evenstream.report.experiments.table import Table, all_cells
+from evenstream.report.experiments.table import OR, Table, all_cells
 from evenstream.report.experiments.verdicts import SIGNS
 from evenstream.report.experiments.wording import (
     key_words,
@@ -107,7 +107,7 @@ def _text(
     )
     if not stated:
         return ours
-    printed = " or ".join(stated_text(value, source=False) for value in stated)
+    printed = OR.join(stated_text(value, source=False) for value in stated)
     verdicts = [] if each is None else [comparison.verdict for comparison in each.comparisons]
     signs = "".join(dict.fromkeys(SIGNS[verdict] for verdict in verdicts if verdict in _SAID))
     return f"{ours} / {printed} {signs}".strip()

@@ -12,6 +12,9 @@ from evenstream.sweep.experiment import Value
 Kind = Literal["grid", "list", "detail"]
 """Cells by row and column; a row for each thing; the same, saying more about what a grid shows."""
 
+OR = " or "
+"""Between numbers of which the paper prints more than one."""
+
 
 @dataclass(frozen=True)
 class Table:
