@@ -8,9 +8,11 @@ import io
 import struct
 import tarfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from evenstream.data import verify
 from evenstream.data.registry import DATASETS, DataFile, DatasetInfo, Download
 
 RNG = np.random.default_rng(7)
@@ -109,3 +111,14 @@ def cifar_like(
     )
     info = replace(DATASETS[name], files=data_files(contents), downloads=(download,))
     return info, {real.name: archive}
+
+
+def write_files(folder: Path, contents: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+
+
+def statuses(name: str) -> dict[str, str]:
+    """What `verify` says of each file of a data set."""
+    return {status.name: status.status for status in verify(name)}
