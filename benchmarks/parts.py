@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from evenstream import Learner, networks
-from evenstream.learner.classifier import Classifier
+from evenstream.core.classifier import Classifier
 from evenstream.networks.convolution import Convolution
 
 Call = Callable[[], object]

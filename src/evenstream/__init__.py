@@ -9,19 +9,19 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from evenstream.errors import EvenstreamError
     from evenstream.learner.learner import Learner
-    from evenstream.learner.step import Step, StepResult
+    from evenstream.core.step import Step, StepResult
     from evenstream.live import follow
     from evenstream.methods import Method, register
-    from evenstream.slots.criteria import CrossEntropy, LogitAdjustedSoftmax
+    from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
 
 _HOME = {
-    "CrossEntropy": "evenstream.slots.criteria",
+    "CrossEntropy": "evenstream.policies.criteria",
     "EvenstreamError": "evenstream.errors",
     "Learner": "evenstream.learner.learner",
-    "LogitAdjustedSoftmax": "evenstream.slots.criteria",
+    "LogitAdjustedSoftmax": "evenstream.policies.criteria",
     "Method": "evenstream.methods",
-    "Step": "evenstream.learner.step",
-    "StepResult": "evenstream.learner.step",
+    "Step": "evenstream.core.step",
+    "StepResult": "evenstream.core.step",
     "follow": "evenstream.live",
     "register": "evenstream.methods",
 }

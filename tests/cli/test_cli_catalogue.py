@@ -9,7 +9,7 @@ import pytest
 from evenstream.cli.catalogue_commands import _options
 from evenstream.methods import METHODS, make_method
 from evenstream.methods.er import ER
-from evenstream.slots.inference import RULES
+from evenstream.policies.rules import RULES
 
 
 def test_list_of_methods(run):

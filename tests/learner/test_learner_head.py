@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evenstream.errors import UnknownName
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.heads import GrowingHead
-from evenstream.learner.optimizers import (
+from evenstream.core.classifier import Classifier
+from evenstream.core.heads import GrowingHead
+from evenstream.core.optimizers import (
     load_optimizer_state,
     make_optimizer,
     optimizer_state,

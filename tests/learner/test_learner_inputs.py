@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from evenstream.learner.memory import X
+from evenstream.core.memory import X
 from small_streams import DIM, Noisy, blobs, images, small
 
 # ---- what may come in ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.errors import InputError
-from evenstream.learner.labels import (
+from evenstream.core.labels import (
     LabelMap,
     label_from_json,
     label_to_json,

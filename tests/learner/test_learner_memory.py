@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenstream.learner.memory import Memory, X, Y
+from evenstream.core.memory import Memory, X, Y
 
 CAPACITY = 5
 

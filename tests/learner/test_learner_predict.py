@@ -30,7 +30,7 @@ def test_predict_in_parts_equals_predict_at_once(monkeypatch):
     learner = feed(small(), class_stream())
     x, _ = blobs(10)
     whole = learner.predict_proba(x)
-    monkeypatch.setattr("evenstream.learner.outputs.PREDICT_BATCH", 3)
+    monkeypatch.setattr("evenstream.core.outputs.PREDICT_BATCH", 3)
     sizes, features = [], learner.network.features
     learner.network.features = lambda x: sizes.append(len(x)) or features(x)
     np.testing.assert_allclose(learner.predict_proba(x), whole, rtol=1e-5)

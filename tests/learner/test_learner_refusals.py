@@ -12,7 +12,7 @@ from torch import nn
 
 from evenstream import EvenstreamError, Learner
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
-from evenstream.learner.memory import X
+from evenstream.core.memory import X
 from small_streams import (
     DIM,
     Bomb,

@@ -12,8 +12,8 @@ from torch import nn
 
 from evenstream.augment import Preprocess
 from evenstream.errors import InputError
-from evenstream.learner.memory import X, Y
-from evenstream.learner.rows import Rows, joint_view
+from evenstream.core.memory import X, Y
+from evenstream.core.rows import Rows, joint_view
 from small_streams import Noisy, blobs, class_stream, feed, images, parameters, same, small
 
 # ---- rows and memory -----------------------------------------------------------------------------

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from evenstream import CrossEntropy
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.heads import GrowingHead
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.classifier import Classifier
+from evenstream.core.heads import GrowingHead
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from small_streams import DIM
 
 EXACT = {"rtol": 0, "atol": 2e-6}

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from evenstream.learner.memory import Y
+from evenstream.core.memory import Y
 from small_streams import DIM, small
 
 BATCH = 4

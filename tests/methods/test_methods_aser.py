@@ -14,7 +14,7 @@ from method_samples import LabelledRows, next_step, watch_groups
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evenstream.learner.memory import Memory, X, Y
+from evenstream.core.memory import Memory, X, Y
 from evenstream.methods.aser import AdversarialShapley, HighestShapleyValues, features
 from evenstream.methods.parts.shapley import knn_shapley, squared_distances
 from small_streams import Noisy, class_stream, feed, images, parameters, small

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from method_samples import watch_groups
 from torch import nn
 
-from evenstream.learner.memory import X
+from evenstream.core.memory import X
 from evenstream.methods.parts.balanced import balanced_slots, slots_per_class
 from small_streams import class_stream, feed, parameters, same, small
 

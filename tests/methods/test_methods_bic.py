@@ -10,9 +10,9 @@ from method_samples import Group, assert_value, step_of, watch_groups
 from task_samples import BATCH, after_tasks, stored, task_data, train
 
 from evenstream.errors import InputError
-from evenstream.learner.memory import X, Y
+from evenstream.core.memory import X, Y
 from evenstream.methods.bic import BiC, loss_weights
-from evenstream.slots.inference.bias_correction import BiasCorrected, fit_bias
+from evenstream.policies.rules.bias_correction import BiasCorrected, fit_bias
 from small_streams import DIM, Noisy, parameters, same, small
 
 
@@ -108,7 +108,7 @@ def test_stage_two_of_bic_is_fitted_on_logits_in_eval_mode(monkeypatch):
         found.append((*rows, options))
         return torch.tensor([0.5, -1.0])
 
-    monkeypatch.setattr("evenstream.slots.inference.bias_correction.fit_bias", noted)
+    monkeypatch.setattr("evenstream.policies.rules.bias_correction.fit_bias", noted)
     learner.end_task(task_data(1))
     ((fitted, _, current, options),) = found
     assert torch.equal(fitted, logits) and current.tolist() == [False, False, True, True]
@@ -171,6 +171,6 @@ def test_every_class_of_the_memory_weighs_the_same_in_the_bias_correction(monkey
         weights.append(class_weights)
         return fit_bias(*args, class_weights=class_weights, **options)
 
-    monkeypatch.setattr("evenstream.slots.inference.bias_correction.fit_bias", noted)
+    monkeypatch.setattr("evenstream.policies.rules.bias_correction.fit_bias", noted)
     learner.end_task()
     torch.testing.assert_close(weights, [torch.tensor([1 / 3, 1, 1 / 2, 1])])

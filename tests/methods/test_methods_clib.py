@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from method_samples import LabelledRows
 from torch import nn
 
-from evenstream.learner.memory import Memory, X, Y
+from evenstream.core.memory import Memory, X, Y
 from evenstream.methods.clib import LeastImportantOfTheLargestClass, refreshed_importance
 from small_streams import Noisy, class_stream, feed, images, parameters, same, small
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.heads import CosineHead, Head, cosines
+from evenstream.core.classifier import Classifier
+from evenstream.core.heads import CosineHead, Head, cosines
 from evenstream.methods import METHODS, make_method
 from evenstream.methods.er_cba import Adaptor, outer_loss
 from evenstream.methods.parts.per_sample import full_gradients, head_gradients

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from evenstream.learner.heads import Head
+from evenstream.core.heads import Head
 from evenstream.methods import METHODS, make_method
-from evenstream.slots.inference import (
+from evenstream.policies.rules import (
     BiasCorrected,
     NearestClassMean,
     PostHocCorrection,

@@ -12,9 +12,9 @@ from task_samples import BATCH, after_tasks, task_data, train
 
 from evenstream import Learner
 from evenstream.errors import InputError
-from evenstream.learner.memory import X, Y
-from evenstream.learner.optimizers import learning_rate
-from evenstream.learner.part import TaskData
+from evenstream.core.memory import X, Y
+from evenstream.core.optimizers import learning_rate
+from evenstream.core.part import TaskData
 from evenstream.methods import make_method
 from evenstream.methods.e2e import E2E, yes_or_no
 from evenstream.methods.parts.distillation import distillation

@@ -10,7 +10,7 @@ from torch import nn
 from evenstream import Learner
 from evenstream.errors import NonFiniteLoss
 from evenstream.learner.loop import update
-from evenstream.learner.memory import Y
+from evenstream.core.memory import Y
 from small_streams import Bomb, blobs, class_stream, feed, images, parameters, same, small
 
 

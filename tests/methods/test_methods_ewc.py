@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from method_samples import assert_value, linear, normed
 
 from evenstream.errors import InputError, NonFiniteLoss
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.heads import GrowingHead
+from evenstream.core.classifier import Classifier
+from evenstream.core.heads import GrowingHead
 from evenstream.methods import make_method
 from evenstream.methods.ewc import add_penalties
 from evenstream.methods.parts.fisher import fisher_diagonal, quadratic_penalty, rows_at_once

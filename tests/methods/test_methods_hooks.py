@@ -10,7 +10,7 @@ from own_methods import NAMES, OPTIMIZERS, Teacher, named
 
 from evenstream import Learner
 from evenstream.errors import InputError, NonFiniteLoss
-from evenstream.learner.memory import X, Y
+from evenstream.core.memory import X, Y
 from evenstream.methods.er import ER
 from small_streams import (
     DIM,

@@ -5,7 +5,7 @@ import math
 import torch
 from task_samples import BATCH, after_tasks, task_data, train
 
-from evenstream.learner.outputs import plain_outputs
+from evenstream.core.outputs import plain_outputs
 from small_streams import parameters, same, small
 
 

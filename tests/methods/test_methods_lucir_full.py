@@ -12,7 +12,7 @@ from task_samples import after_tasks, task_data, train
 from torch import nn
 
 from evenstream import Learner
-from evenstream.learner.outputs import plain_outputs
+from evenstream.core.outputs import plain_outputs
 from evenstream.methods.lucir import adaptation
 from evenstream.methods.lucir_full import LUCIRFull, imprinted, margin_ranking
 from evenstream.networks.resnet import ResNet

@@ -14,11 +14,11 @@ from torch import nn
 
 from evenstream import Learner, Method
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
-from evenstream.learner.labels import plain_labels
+from evenstream.core.labels import plain_labels
 from evenstream.methods import METHODS, make_method, register
 from evenstream.methods.er import ER
 from evenstream.plugins import import_plugins
-from evenstream.slots.criteria import LogitAdjustedSoftmax
+from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.testing import check_las_form_differs
 from small_streams import DIM, blobs, class_stream, feed, images, small
 

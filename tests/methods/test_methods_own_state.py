@@ -10,9 +10,9 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError, NonFiniteLoss
-from evenstream.learner.averaging import average_into
-from evenstream.learner.classifier import Classifier, frozen_copy
-from evenstream.learner.heads import GrowingHead
+from evenstream.core.averaging import average_into
+from evenstream.core.classifier import Classifier, frozen_copy
+from evenstream.core.heads import GrowingHead
 from evenstream.methods import Method
 from evenstream.methods.adjustment import LogitAdjustment
 from small_streams import (

@@ -10,7 +10,7 @@ from method_samples import watch_groups
 
 from evenstream import LogitAdjustedSoftmax
 from evenstream.errors import InputError
-from evenstream.learner.heads import cosines
+from evenstream.core.heads import cosines
 from evenstream.methods import make_method
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
 from small_streams import parameters

@@ -17,8 +17,8 @@ from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.methods import METHODS, Method, make_method, method_names, register
 from evenstream.methods.adjustment import LogitAdjustment
 from evenstream.methods.base import ALIASES
-from evenstream.slots.criteria import LogitAdjustedSoftmax
-from evenstream.slots.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
+from evenstream.policies.criteria import LogitAdjustedSoftmax
+from evenstream.policies.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from own_methods import named
 
 from evenstream.errors import InputError, NonFiniteLoss
-from evenstream.learner.memory import X, Y
+from evenstream.core.memory import X, Y
 from evenstream.methods import Method
 from evenstream.methods.adjustment import LogitAdjustment
 from evenstream.methods.er import ER

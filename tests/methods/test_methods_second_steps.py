@@ -9,7 +9,7 @@ from own_methods import NAMES, OPTIMIZERS, named
 
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.methods.er import ER
-from evenstream.slots.updates import Placement, Update, reservoir_slots
+from evenstream.policies.storing import Placement, Update, reservoir_slots
 from small_streams import (
     Noisy,
     blobs,

@@ -11,9 +11,9 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.heads import GrowingHead
-from evenstream.learner.memory import X, Y
+from evenstream.core.classifier import Classifier
+from evenstream.core.heads import GrowingHead
+from evenstream.core.memory import X, Y
 from evenstream.methods import make_method
 from evenstream.methods.mir import MaximallyInterfered
 from evenstream.methods.ocs import cosines, selection_scores
@@ -24,7 +24,7 @@ from evenstream.methods.parts.per_sample import (
     mean_head_gradient,
 )
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
-from evenstream.slots.retrieval import Uniform
+from evenstream.policies.retrieval import Uniform
 from small_streams import Noisy, class_stream, feed, parameters, same, small
 
 # ---- MIR -----------------------------------------------------------------------------------------

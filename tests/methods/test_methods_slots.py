@@ -10,12 +10,12 @@ from own_methods import named
 from torch import nn
 
 from evenstream.errors import InputError
-from evenstream.learner.memory import X, Y
+from evenstream.core.memory import X, Y
 from evenstream.methods import METHODS, Method, make_method, register
 from evenstream.methods.er import ER
-from evenstream.slots.inference import InferenceRule
-from evenstream.slots.retrieval import Retrieval, Uniform
-from evenstream.slots.updates import Placement, Update
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.retrieval import Retrieval, Uniform
+from evenstream.policies.storing import Placement, Update
 from small_streams import (
     blobs,
     class_stream,
@@ -114,7 +114,7 @@ class ByMeans(ER):
 
 
 def test_an_inference_rule_prepares_once_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr("evenstream.learner.outputs.PREDICT_BATCH", 4)
+    monkeypatch.setattr("evenstream.core.outputs.PREDICT_BATCH", 4)
     learner = small(ByMeans(), nn.Flatten(), memory=100)
     x, y = blobs(30, classes=3)
     learner.learn(x, y)

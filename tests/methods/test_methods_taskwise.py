@@ -7,9 +7,9 @@ from method_samples import normed, watch_groups
 from task_samples import BATCH, after_tasks, stored, task_data, train
 
 from evenstream.errors import InputError
-from evenstream.learner.memory import X, Y
-from evenstream.learner.outputs import plain_outputs
-from evenstream.learner.part import TaskData
+from evenstream.core.memory import X, Y
+from evenstream.core.outputs import plain_outputs
+from evenstream.core.part import TaskData
 from evenstream.methods.parts.exemplars import herd
 from evenstream.methods.parts.taskwise import refill_by_class
 from small_streams import DIM, Noisy, parameters, same, small

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from evenstream.interruption import Interrupted, stop_on_signal
-from evenstream.learner.step import StepResult
+from evenstream.core.step import StepResult
 from evenstream.run import progress as progress_module
 from evenstream.run.progress import LiveBar, PlainLines, Silent, make_progress
 from evenstream.run.runner import resume_run, start_run

@@ -5,7 +5,7 @@ import math
 import torch
 
 from evenstream import LogitAdjustedSoftmax
-from evenstream.slots.priors import PriorEstimator
+from evenstream.policies.priors import PriorEstimator
 
 
 class Fixed(PriorEstimator):

@@ -11,11 +11,11 @@ from evenstream import Learner
 from evenstream.augment import Preprocess
 from evenstream.errors import InputError
 from evenstream.learner import outputs
-from evenstream.learner.classifier import evaluation_mode
-from evenstream.learner.memory import Memory
+from evenstream.core.classifier import evaluation_mode
+from evenstream.core.memory import Memory
 from evenstream.methods import METHODS, make_method
-from evenstream.slots.inference import Model, Outputs, make_rule
-from evenstream.slots.inference.class_means import NearestClassMean
+from evenstream.policies.rules import Model, Outputs, make_rule
+from evenstream.policies.rules.class_means import NearestClassMean
 from evenstream.testing import CHECKS, feed, make_learner, toy_stream
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.errors import EvenstreamError
-from evenstream.learner.heads import CosineHead
+from evenstream.core.heads import CosineHead
 from evenstream.learner.learner import Learner
 from evenstream.methods import make_method
-from evenstream.slots.inference import ArgMax, NormalisedWeights, Outputs, PostHocCorrection
+from evenstream.policies.rules import ArgMax, NormalisedWeights, Outputs, PostHocCorrection
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
 
 LOGITS = torch.tensor([[2.0, 1, 0.5], [0, 0, 0]])

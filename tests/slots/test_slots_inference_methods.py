@@ -5,9 +5,9 @@ import torch
 
 from evenstream import Learner
 from evenstream.errors import InputError
-from evenstream.learner.heads import GrowingHead, Head
+from evenstream.core.heads import GrowingHead, Head
 from evenstream.methods import make_method
-from evenstream.slots.inference import make_rule
+from evenstream.policies.rules import make_rule
 from evenstream.testing import feed, make_learner, toy_stream, toy_task
 from small_streams import Noisy, blobs, class_stream, parameters, same, small
 from small_streams import feed as feed_small

@@ -11,8 +11,8 @@ from las_samples import brute_force, with_counts
 
 from evenstream import CrossEntropy, LogitAdjustedSoftmax
 from evenstream.errors import EvenstreamError, InputError
-from evenstream.slots import criteria
-from evenstream.slots.criteria import MANY_CLASSES
+from evenstream.policies import criteria
+from evenstream.policies.criteria import MANY_CLASSES
 
 # ---- tau = 0, uniform counts, one class ----------------------------------------------------------
 

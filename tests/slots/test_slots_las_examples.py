@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from las_samples import Fixed, loss_and_gradient, with_counts
 
 from evenstream import LogitAdjustedSoftmax
-from evenstream.slots.priors import SlidingWindow
+from evenstream.policies.priors import SlidingWindow
 
 A_LOGITS = [2.0, 1.0, 0.5, -1.0]
 A_COUNTS = [4, 1, 3, 0]

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstream.learner.part import Part
+from evenstream.core.part import Part
 from evenstream.methods import make_method
-from evenstream.slots.inference import Outputs
-from evenstream.slots.inference.bias_correction import BiasCorrected, corrected, fit_bias
-from evenstream.slots.inference.rescaling import Rescaled, rescaling
-from evenstream.slots.retrieval import OncePerEpoch
+from evenstream.policies.rules import Outputs
+from evenstream.policies.rules.bias_correction import BiasCorrected, corrected, fit_bias
+from evenstream.policies.rules.rescaling import Rescaled, rescaling
+from evenstream.policies.retrieval import OncePerEpoch
 
 finite = st.floats(-20, 20, width=32)
 logit_rows = st.integers(2, 6).flatmap(

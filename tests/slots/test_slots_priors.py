@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenstream import LogitAdjustedSoftmax
 from evenstream.errors import InputError
-from evenstream.slots.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
+from evenstream.policies.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
 
 # ---- the window against a recount ----------------------------------------------------------------
 

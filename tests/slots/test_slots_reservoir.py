@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evenstream.learner.memory import Memory, X, Y
-from evenstream.slots import retrieval
-from evenstream.slots.updates import last_writer_wins, reservoir_slots
+from evenstream.core.memory import Memory, X, Y
+from evenstream.policies import retrieval
+from evenstream.policies.storing import last_writer_wins, reservoir_slots
 from small_streams import blobs, small
 
 

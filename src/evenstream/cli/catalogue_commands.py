@@ -19,7 +19,7 @@ from evenstream.errors import some_of
 if TYPE_CHECKING:
     from evenstream.cli.screen import Screen
     from evenstream.methods import Method
-    from evenstream.slots.inference import InferenceRule
+    from evenstream.policies.rules import InferenceRule
     from evenstream.streams import Stream
     from evenstream.streams.profile import Profile
 
@@ -46,7 +46,7 @@ def methods(name: OptionalName = None) -> int:
     """
     from evenstream.cli.screen import Screen
     from evenstream.methods import METHODS, make_method
-    from evenstream.slots.inference import RULES, make_rule
+    from evenstream.policies.rules import RULES, make_rule
 
     console = Screen()
     if name is None:
@@ -67,7 +67,7 @@ def _list_methods(console: Screen) -> None:
 
     from evenstream.methods import METHODS, make_method
     from evenstream.methods.base import ALIASES
-    from evenstream.slots.inference import RULES
+    from evenstream.policies.rules import RULES
 
     for key in sorted(METHODS):
         method = make_method(key)

@@ -11,10 +11,10 @@ from torch.nn.parameter import is_lazy
 from evenstream import networks
 from evenstream.augment import Preprocess
 from evenstream.errors import InputError
-from evenstream.learner.classifier import Classifier, evaluation_mode
-from evenstream.learner.heads import Head
+from evenstream.core.classifier import Classifier, evaluation_mode
+from evenstream.core.heads import Head
 from evenstream.learner.options import DTYPES, Options
-from evenstream.learner.randomness import derive_seed
+from evenstream.core.randomness import derive_seed
 from evenstream.networks.weights import load_weights
 
 

@@ -17,21 +17,21 @@ from evenstream.augment import Preprocess
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
 from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
 from evenstream.learner.building import build_classifier
-from evenstream.learner.classifier import Classifier, frozen_copy
-from evenstream.learner.inputs import InputKind, check_inputs
-from evenstream.learner.labels import Label, LabelMap, plain_counts, plain_labels
+from evenstream.core.classifier import Classifier, frozen_copy
+from evenstream.core.inputs import InputKind, check_inputs
+from evenstream.core.labels import Label, LabelMap, plain_counts, plain_labels
 from evenstream.learner.loop import learn_batch, update
-from evenstream.learner.memory import Memory
-from evenstream.learner.optimizers import make_optimizer, replace_parameter
+from evenstream.core.memory import Memory
+from evenstream.core.optimizers import make_optimizer, replace_parameter
 from evenstream.learner.options import Options, resolve_device, resolve_dtype
-from evenstream.learner.part import Need, Part, TaskData
+from evenstream.core.part import Need, Part, TaskData
 from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
 from evenstream.learner.prediction import deployment_prior, infer
-from evenstream.learner.randomness import Randomness
-from evenstream.learner.step import StepResult
+from evenstream.core.randomness import Randomness
+from evenstream.core.step import StepResult
 from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
 from evenstream.methods import Method, make_method
-from evenstream.slots.criteria import CrossEntropy
+from evenstream.policies.criteria import CrossEntropy
 
 WARN_AFTER = 20
 FOLLOWS = "follows"

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
-from evenstream.learner.labels import Label, LabelMap
-from evenstream.learner.memory import X, Y
-from evenstream.learner.part import Part
+from evenstream.core.labels import Label, LabelMap
+from evenstream.core.memory import X, Y
+from evenstream.core.part import Part
 from evenstream.learner.prediction import infer
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step, StepResult
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step, StepResult
 from evenstream.methods.base import Method
-from evenstream.slots.inference import ArgMax
-from evenstream.slots.updates import Placement, Reservoir
+from evenstream.policies.rules import ArgMax
+from evenstream.policies.storing import Placement, Reservoir
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from evenstream.errors import InputError
-from evenstream.learner.optimizers import OPTIMIZERS
+from evenstream.core.optimizers import OPTIMIZERS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""

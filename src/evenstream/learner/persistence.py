@@ -13,9 +13,9 @@ from torch.nn.parameter import is_lazy
 
 from evenstream.checkpoint import flatten
 from evenstream.errors import CheckpointError
-from evenstream.learner.inputs import InputKind
-from evenstream.learner.labels import LabelMap, label_from_json, label_to_json
-from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
+from evenstream.core.inputs import InputKind
+from evenstream.core.labels import LabelMap, label_from_json, label_to_json
+from evenstream.core.optimizers import load_optimizer_state, optimizer_state
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

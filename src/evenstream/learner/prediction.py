@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from evenstream.errors import InputError
-from evenstream.learner.classifier import Classifier, evaluation_mode
-from evenstream.learner.labels import plain_labels
-from evenstream.learner.outputs import Model, outputs
+from evenstream.core.classifier import Classifier, evaluation_mode
+from evenstream.core.labels import plain_labels
+from evenstream.core.outputs import Model, outputs
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

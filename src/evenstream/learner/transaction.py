@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.heads import GrowingHead
+from evenstream.core.classifier import Classifier
+from evenstream.core.heads import GrowingHead
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from evenstream.errors import DataError
-from evenstream.learner.step import StepResult
+from evenstream.core.step import StepResult
 from evenstream.live.tally import Place, Tally
 from evenstream.run.progress import PLAIN_EVERY_SECONDS
 

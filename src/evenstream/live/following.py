@@ -15,10 +15,10 @@ from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
-from evenstream.learner.inputs import check_inputs
-from evenstream.learner.labels import label_to_json, plain_labels
+from evenstream.core.inputs import check_inputs
+from evenstream.core.labels import label_to_json, plain_labels
 from evenstream.learner.learner import Learner
-from evenstream.learner.step import StepResult
+from evenstream.core.step import StepResult
 from evenstream.live.folder import LIVE, bring_to, claimed, read_saved
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back

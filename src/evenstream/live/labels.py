@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from evenstream.data.dataset import Label
-from evenstream.learner.labels import Label as LearnerLabel
+from evenstream.core.labels import Label as LearnerLabel
 
 
 def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:

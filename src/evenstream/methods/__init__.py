@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from evenstream.learner.part import TaskData
+from evenstream.core.part import TaskData
 from evenstream.methods.base import METHODS, Method, make_method, method_names, register
 from evenstream.plugins import import_plugins
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from evenstream.learner.part import Need
-from evenstream.slots.criteria import LogitAdjustedSoftmax
-from evenstream.slots.priors import (
+from evenstream.core.part import Need
+from evenstream.policies.criteria import LogitAdjustedSoftmax
+from evenstream.policies.priors import (
     ExponentialWindow,
     MacroPrior,
     PriorEstimator,

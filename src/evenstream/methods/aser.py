@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Positive
-from evenstream.learner.classifier import evaluation_mode
-from evenstream.learner.memory import Y
-from evenstream.learner.outputs import plain_batches
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.classifier import evaluation_mode
+from evenstream.core.memory import Y
+from evenstream.core.outputs import plain_batches
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.shapley import knn_shapley
-from evenstream.slots.retrieval import Retrieval, Uniform
-from evenstream.slots.updates import Placement, Update
+from evenstream.policies.retrieval import Retrieval, Uniform
+from evenstream.policies.storing import Placement, Update
 
 Friends = Literal["any", "others"]
 

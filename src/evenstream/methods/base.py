@@ -16,18 +16,18 @@ from torch import Tensor
 
 from evenstream.bounds import check_bounds
 from evenstream.errors import InputError, UnknownName
-from evenstream.learner.heads import Head
-from evenstream.learner.part import Need, Part
-from evenstream.learner.rows import Rows
+from evenstream.core.heads import Head
+from evenstream.core.part import Need, Part
+from evenstream.core.rows import Rows
 from evenstream.methods.adjustment import LogitAdjustment
-from evenstream.options_text import named_in, option_types, read_options, write_options
-from evenstream.slots.inference import ArgMax, InferenceRule, make_rule
-from evenstream.slots.retrieval import Retrieval, Uniform
-from evenstream.slots.teachers import Teacher
-from evenstream.slots.updates import Reservoir, Update
+from evenstream.text import named_in, option_types, read_options, write_options
+from evenstream.policies.rules import ArgMax, InferenceRule, make_rule
+from evenstream.policies.retrieval import Retrieval, Uniform
+from evenstream.policies.teachers import Teacher
+from evenstream.policies.storing import Reservoir, Update
 
 if TYPE_CHECKING:
-    from evenstream.learner.step import Step
+    from evenstream.core.step import Step
 
 M = TypeVar("M", bound="type[Method]")
 

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Count, Factor, Share
-from evenstream.learner.memory import X, Y
-from evenstream.learner.part import TaskData
-from evenstream.learner.step import Step
+from evenstream.core.memory import X, Y
+from evenstream.core.part import TaskData
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.distillation import Temperature, distillation
 from evenstream.methods.parts.taskwise import ROWS, TaskwiseMethod, pooled, refill
-from evenstream.slots.inference import InferenceRule
-from evenstream.slots.inference.bias_correction import BiasCorrected, corrected
-from evenstream.slots.retrieval import draw_distinct
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.rules.bias_correction import BiasCorrected, corrected
+from evenstream.policies.retrieval import draw_distinct
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

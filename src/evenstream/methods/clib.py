@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Positive, Share
-from evenstream.learner.classifier import evaluation_mode
-from evenstream.learner.memory import X, Y
-from evenstream.learner.outputs import plain_batches
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.classifier import evaluation_mode
+from evenstream.core.memory import X, Y
+from evenstream.core.outputs import plain_batches
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.mro import MemoryOnly
-from evenstream.slots.updates import Placement, Update
+from evenstream.policies.storing import Placement, Update
 
 IMPORTANCE = "importance"
 

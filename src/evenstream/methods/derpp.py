@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Count, Factor
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.optimizers import learning_rate
-from evenstream.learner.part import TaskData
-from evenstream.learner.step import Step
+from evenstream.core.classifier import Classifier
+from evenstream.core.optimizers import learning_rate
+from evenstream.core.part import TaskData
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.distillation import Temperature, distillation
 from evenstream.methods.parts.taskwise import (

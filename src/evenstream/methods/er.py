@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from evenstream.learner.step import Step
+from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 
 

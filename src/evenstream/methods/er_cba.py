@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.bounds import Factor, Positive
-from evenstream.learner.part import Need, TaskData
-from evenstream.learner.step import Step
+from evenstream.core.part import Need, TaskData
+from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
-from evenstream.slots.priors import pad_classes
-from evenstream.slots.retrieval import draw_distinct
+from evenstream.policies.priors import pad_classes
+from evenstream.policies.retrieval import draw_distinct
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

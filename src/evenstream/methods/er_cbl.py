@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor, Within
-from evenstream.learner.step import Step
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 

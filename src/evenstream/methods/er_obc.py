@@ -11,16 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Count, Factor
-from evenstream.learner.heads import GrowingHead
-from evenstream.learner.memory import Y
-from evenstream.learner.optimizers import replace_parameter
-from evenstream.learner.randomness import derive_seed
-from evenstream.learner.step import Step
+from evenstream.core.heads import GrowingHead
+from evenstream.core.memory import Y
+from evenstream.core.optimizers import replace_parameter
+from evenstream.core.randomness import derive_seed
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import balanced_slots
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
-from evenstream.slots.retrieval import draw_distinct
+from evenstream.policies.retrieval import draw_distinct
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

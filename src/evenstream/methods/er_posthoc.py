@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from evenstream.bounds import Factor, Share
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
-from evenstream.slots.inference import InferenceRule, PostHocCorrection
-from evenstream.slots.inference.post_hoc import NOT_TWICE
+from evenstream.policies.rules import InferenceRule, PostHocCorrection
+from evenstream.policies.rules.post_hoc import NOT_TWICE
 
 
 @register("er-posthoc")

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from evenstream.learner.memory import Y
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.memory import Y
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import slots_per_class
-from evenstream.slots.retrieval import Retrieval
+from evenstream.policies.retrieval import Retrieval
 
 
 @register("er-up")

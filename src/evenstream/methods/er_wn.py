@@ -8,10 +8,10 @@ from typing import Literal
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.learner.step import Step
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
-from evenstream.slots.inference import InferenceRule, NormalisedWeights
+from evenstream.policies.rules import InferenceRule, NormalisedWeights
 
 
 @register("er-wn")

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from evenstream.bounds import Factor, Share
 from evenstream.errors import InputError
-from evenstream.learner.part import TaskData
-from evenstream.learner.step import Step
+from evenstream.core.part import TaskData
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.fine_tune import FineTune
 from evenstream.methods.parts.fisher import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 

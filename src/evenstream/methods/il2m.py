@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
-from evenstream.slots.inference import InferenceRule
-from evenstream.slots.inference.rescaling import Rescaled
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.rules.rescaling import Rescaled
 
 
 @register("il2m")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from evenstream.learner.part import Need, TaskData
-from evenstream.learner.step import Step
+from evenstream.core.part import Need, TaskData
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.fine_tune import FineTune
-from evenstream.slots.priors import class_mask, pad_classes
+from evenstream.policies.priors import class_mask, pad_classes
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.learner.step import Step
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.geodesic import cosine_distance
 from evenstream.methods.parts.taught_replay import FeaturesAndLogits, TaughtReplay

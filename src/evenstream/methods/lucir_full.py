@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Count, Factor, Positive
-from evenstream.learner.classifier import evaluation_mode
-from evenstream.learner.heads import Head, cosines
-from evenstream.learner.optimizers import learning_rate
-from evenstream.learner.outputs import plain_outputs
-from evenstream.learner.part import TaskData
-from evenstream.learner.step import Step
+from evenstream.core.classifier import evaluation_mode
+from evenstream.core.heads import Head, cosines
+from evenstream.core.optimizers import learning_rate
+from evenstream.core.outputs import plain_outputs
+from evenstream.core.part import TaskData
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.lucir import adaptation
 from evenstream.methods.parts.geodesic import cosine_distance

@@ -8,11 +8,11 @@ from typing import Literal
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.learner.step import Step
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.labels_trick import LabelsTrick
 from evenstream.methods.parts.distillation import Temperature, distillation
-from evenstream.slots.teachers import TaskEndTeacher, Teacher
+from evenstream.policies.teachers import TaskEndTeacher, Teacher
 
 
 @register("lwf-lt")

@@ -10,16 +10,16 @@ import torch
 import torch.nn.functional as F
 
 from evenstream.bounds import Count
-from evenstream.learner.memory import X, Y
-from evenstream.learner.part import Need, TaskData
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.memory import X, Y
+from evenstream.core.part import Need, TaskData
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
-from evenstream.slots.retrieval import Retrieval, Uniform, draw_distinct
-from evenstream.slots.updates import AtTaskEnd, Reservoir, Update, reservoir_slots
+from evenstream.policies.retrieval import Retrieval, Uniform, draw_distinct
+from evenstream.policies.storing import AtTaskEnd, Reservoir, Update, reservoir_slots
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Factor, Fading
-from evenstream.learner.step import Step
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.distillation import Temperature, distillation
 from evenstream.methods.parts.taught_replay import FeaturesAndLogits, TaughtReplay

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from evenstream.bounds import Count
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 
 

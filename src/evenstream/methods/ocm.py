@@ -12,15 +12,15 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from evenstream.bounds import Fading, Positive, Share, Within
-from evenstream.learner.part import TaskData
-from evenstream.learner.rows import Rows, joint_view
-from evenstream.learner.step import Step
+from evenstream.core.part import TaskData
+from evenstream.core.rows import Rows, joint_view
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.contrast import nt_new, nt_same
 from evenstream.methods.parts.projection import PROJECTION, add_projection
 from evenstream.methods.parts.rotations import pseudo_labels, rotations
 from evenstream.methods.parts.two_views import TwoViews
-from evenstream.slots.teachers import TaskEndTeacher, Teacher
+from evenstream.policies.teachers import TaskEndTeacher, Teacher
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

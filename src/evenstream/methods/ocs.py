@@ -9,9 +9,9 @@ from typing import Literal
 from torch import Tensor
 
 from evenstream.bounds import Factor, Share
-from evenstream.learner.classifier import evaluation_mode
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.classifier import evaluation_mode
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.per_sample import (

@@ -8,8 +8,8 @@ from typing import Annotated
 from torch import Tensor
 
 from evenstream.bounds import Within
-from evenstream.learner.heads import Head
-from evenstream.learner.step import Step
+from evenstream.core.heads import Head
+from evenstream.core.step import Step
 from evenstream.methods.adjustment import LogitAdjustment
 from evenstream.methods.base import register
 from evenstream.methods.parts.two_views import TwoViews

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor, Positive
-from evenstream.learner.optimizers import learning_rate
-from evenstream.learner.part import Need
-from evenstream.learner.randomness import derive_seed
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.optimizers import learning_rate
+from evenstream.core.part import Need
+from evenstream.core.randomness import derive_seed
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 from evenstream.methods.parts.imitation import (
     imitation_network,
@@ -24,8 +24,8 @@ from evenstream.methods.parts.imitation import (
     squared_errors,
     stack_weights,
 )
-from evenstream.slots.inference import InferenceRule, Model, Outputs
-from evenstream.slots.priors import pad_classes
+from evenstream.policies.rules import InferenceRule, Model, Outputs
+from evenstream.policies.priors import pad_classes
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -10,16 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.bounds import Positive, Within
-from evenstream.learner.memory import X, Y
-from evenstream.learner.part import Need, TaskData
-from evenstream.learner.rows import Rows, joint_view
-from evenstream.learner.step import Step
+from evenstream.core.memory import X, Y
+from evenstream.core.part import Need, TaskData
+from evenstream.core.rows import Rows, joint_view
+from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.contrast import supervised_contrastive
 from evenstream.methods.parts.projection import PROJECTION, add_projection
 from evenstream.methods.parts.two_views import TwoViews
-from evenstream.slots.inference import InferenceRule
-from evenstream.slots.inference.class_means import NearestClassMean
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.rules.class_means import NearestClassMean
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Count
-from evenstream.learner.part import Need, TaskData
-from evenstream.learner.step import Step
+from evenstream.core.part import Need, TaskData
+from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 from evenstream.methods.parts.distillation import Temperature, distillation
-from evenstream.slots.teachers import PeriodicTeacher, TaskEndTeacher, Teacher
+from evenstream.policies.teachers import PeriodicTeacher, TaskEndTeacher, Teacher
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

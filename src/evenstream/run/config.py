@@ -12,7 +12,7 @@ import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import write_atomically
-from evenstream.options_text import option_types
+from evenstream.text import option_types
 from evenstream.streams.schedules import Schedule
 
 CONFIG = "config.toml"

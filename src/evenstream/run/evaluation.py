@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream import metrics
-from evenstream.learner.inputs import check_inputs
+from evenstream.core.inputs import check_inputs
 from evenstream.learner.learner import Learner
-from evenstream.learner.outputs import PREDICT_BATCH
+from evenstream.core.outputs import PREDICT_BATCH
 from evenstream.streams import Stream
 from evenstream.streams.base import Indices, stream_generator
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evenstream.learner.step import StepResult
+    from evenstream.core.step import StepResult
 
 PLAIN_EVERY_SECONDS = 10.0
 

@@ -15,7 +15,7 @@ from evenstream.data.reading import Read, read_in_order
 from evenstream.errors import DataError
 
 if TYPE_CHECKING:
-    from evenstream.learner.labels import Label
+    from evenstream.core.labels import Label
 
 Indices = NDArray[np.int64]
 
@@ -212,6 +212,6 @@ class Stream:
 
 def stream_generator(seed: int, *names: str | int) -> np.random.Generator:
     """The random numbers of one part of a stream, apart from all others."""
-    from evenstream.learner.randomness import derive_seed
+    from evenstream.core.randomness import derive_seed
 
     return np.random.default_rng(derive_seed(seed, "stream", *names))

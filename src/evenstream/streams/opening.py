@@ -11,7 +11,7 @@ from evenstream.data.images.image_files import OnCorrupt
 from evenstream.data.registry import DATASETS
 from evenstream.errors import InputError, UnknownName
 from evenstream.files import as_path
-from evenstream.options_text import option_types, read_options, write_option, write_options
+from evenstream.text import option_types, read_options, write_option, write_options
 from evenstream.streams.base import Protocol, Stream
 from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAMS
 from evenstream.streams.class_incremental import ClassIncremental

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.errors import DataError, InputError, UnknownName
-from evenstream.options_text import write_option
+from evenstream.text import write_option
 from evenstream.run.config import RunConfig
 from evenstream.streams.base import Protocol
 from evenstream.streams.catalogue import PROTOCOLS

@@ -53,7 +53,7 @@ from typing import Any
 
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.measures import ENTRIES
-from evenstream.options_text import option_types
+from evenstream.text import option_types
 from evenstream.run.config import RunConfig
 from evenstream.sweep.experiment import (
     WITH_OPTIONS,

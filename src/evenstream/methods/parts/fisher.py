@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from evenstream.learner.classifier import Classifier, evaluation_mode
+from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.methods.parts.per_sample import named_gradients
 
 FisherForm = Literal["empirical", "mammoth"]

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.heads import CosineHead, cosines
+from evenstream.core.classifier import Classifier
+from evenstream.core.heads import CosineHead, cosines
 
 
 def head_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from evenstream.learner.memory import Memory, X, Y
-from evenstream.learner.outputs import plain_outputs
-from evenstream.learner.part import TaskData
-from evenstream.learner.rows import Rows
+from evenstream.core.memory import Memory, X, Y
+from evenstream.core.outputs import plain_outputs
+from evenstream.core.part import TaskData
+from evenstream.core.rows import Rows
 from evenstream.methods.base import Method
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.exemplars import choose_exemplars, herding_order
-from evenstream.slots.retrieval import OncePerEpoch, Retrieval, Uniform
-from evenstream.slots.teachers import TaskEndTeacher, Teacher
-from evenstream.slots.updates import AtTaskEnd, Update
+from evenstream.policies.retrieval import OncePerEpoch, Retrieval, Uniform
+from evenstream.policies.teachers import TaskEndTeacher, Teacher
+from evenstream.policies.storing import AtTaskEnd, Update
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from evenstream.bounds import Factor, Fading
-from evenstream.learner.step import Step
+from evenstream.core.step import Step
 from evenstream.methods.er import ER
-from evenstream.slots.teachers import MovingAverageTeacher, TaskEndTeacher, Teacher
+from evenstream.policies.teachers import MovingAverageTeacher, TaskEndTeacher, Teacher
 
 FeaturesAndLogits = tuple[Tensor, Tensor]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from evenstream.augment import Preprocess
-from evenstream.learner.part import Need
-from evenstream.learner.rows import Rows
-from evenstream.learner.step import Step
+from evenstream.core.part import Need
+from evenstream.core.rows import Rows
+from evenstream.core.step import Step
 from evenstream.methods.base import Method
 
 if TYPE_CHECKING:

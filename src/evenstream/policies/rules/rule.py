@@ -15,9 +15,9 @@ from torch import Tensor
 
 from evenstream.bounds import check_bounds
 from evenstream.errors import UnknownName
-from evenstream.learner.outputs import Model, Outputs
-from evenstream.learner.part import Part
-from evenstream.options_text import named_in, option_types, read_options, write_options
+from evenstream.core.outputs import Model, Outputs
+from evenstream.core.part import Part
+from evenstream.text import named_in, option_types, read_options, write_options
 
 if TYPE_CHECKING:
     from evenstream.methods.base import Method

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.learner.outputs import Model, Outputs
-from evenstream.slots.inference.rule import InferenceRule, register_rule
+from evenstream.core.outputs import Model, Outputs
+from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 if TYPE_CHECKING:
     from evenstream.methods.base import Method

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.errors import InputError
-from evenstream.learner.randomness import make_generator
+from evenstream.core.randomness import make_generator
 
 
 class GrowingHead(nn.Module):

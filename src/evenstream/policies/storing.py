@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Generator, Tensor
 
-from evenstream.learner.memory import Memory
-from evenstream.learner.rows import Rows
+from evenstream.core.memory import Memory
+from evenstream.core.rows import Rows
 
 if TYPE_CHECKING:
-    from evenstream.learner.step import Step
+    from evenstream.core.step import Step
 
 
 @dataclass(frozen=True)

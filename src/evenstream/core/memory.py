@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.slots.priors import pad_classes
+from evenstream.policies.priors import pad_classes
 
 X, Y = "x", "y"
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from evenstream.learner.averaging import moved_average
-from evenstream.learner.classifier import Classifier, frozen_copy
-from evenstream.learner.part import Part, TaskData
+from evenstream.core.averaging import moved_average
+from evenstream.core.classifier import Classifier, frozen_copy
+from evenstream.core.part import Part, TaskData
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
-    from evenstream.learner.step import Step
+    from evenstream.core.step import Step
 
 NETWORK, KNOWN = "network", "known"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evenstream.learner.memory import X, Y
-from evenstream.learner.rows import Rows, joint_view
-from evenstream.slots.criteria import Reduction
-from evenstream.slots.updates import Placement
+from evenstream.core.memory import X, Y
+from evenstream.core.rows import Rows, joint_view
+from evenstream.policies.criteria import Reduction
+from evenstream.policies.storing import Placement
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

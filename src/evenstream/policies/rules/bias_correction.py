@@ -11,11 +11,11 @@ from torch import Generator, Tensor
 
 from evenstream.bounds import Count, Factor
 from evenstream.errors import NonFiniteLoss
-from evenstream.learner.memory import X, Y
-from evenstream.learner.outputs import Model, Outputs, plain_outputs
-from evenstream.learner.part import TaskData
-from evenstream.learner.step import Step
-from evenstream.slots.inference.rule import InferenceRule, register_rule
+from evenstream.core.memory import X, Y
+from evenstream.core.outputs import Model, Outputs, plain_outputs
+from evenstream.core.part import TaskData
+from evenstream.core.step import Step
+from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from evenstream.learner.heads import GrowingHead
+from evenstream.core.heads import GrowingHead
 
 
 class Classifier(nn.Module):

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from evenstream.learner.outputs import Outputs
-from evenstream.slots.inference.rule import InferenceRule, register_rule
+from evenstream.core.outputs import Outputs
+from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 
 @register_rule("argmax")

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.learner.outputs import Model, Outputs
-from evenstream.learner.part import TaskData
-from evenstream.learner.step import Step
-from evenstream.slots.inference.rule import InferenceRule, register_rule
+from evenstream.core.outputs import Model, Outputs
+from evenstream.core.part import TaskData
+from evenstream.core.step import Step
+from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from evenstream.errors import InputError
-from evenstream.learner.part import Need
-from evenstream.learner.randomness import make_generator
+from evenstream.core.part import Need
+from evenstream.core.randomness import make_generator
 
 
 def pad_classes(weights: Tensor, n_classes: int) -> Tensor:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from evenstream.learner.classifier import Classifier
-from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
+from evenstream.core.classifier import Classifier
+from evenstream.core.optimizers import load_optimizer_state, optimizer_state
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
-    from evenstream.learner.step import Step
+    from evenstream.core.step import Step
 
 
 Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]

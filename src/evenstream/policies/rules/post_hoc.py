@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Factor, Share
-from evenstream.learner.outputs import Model, Outputs
-from evenstream.learner.step import Step
-from evenstream.slots.inference.rule import InferenceRule, register_rule
-from evenstream.slots.priors import pad_classes
+from evenstream.core.outputs import Model, Outputs
+from evenstream.core.step import Step
+from evenstream.policies.rules.rule import InferenceRule, register_rule
+from evenstream.policies.priors import pad_classes
 
 if TYPE_CHECKING:
     from evenstream.methods.base import Method

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.learner.heads import cosines
-from evenstream.learner.memory import X, Y
-from evenstream.learner.outputs import Model, Outputs, plain_batches
-from evenstream.slots.inference.rule import InferenceRule, register_rule
+from evenstream.core.heads import cosines
+from evenstream.core.memory import X, Y
+from evenstream.core.outputs import Model, Outputs, plain_batches
+from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 
 @register_rule("ncm")

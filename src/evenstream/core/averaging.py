@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from evenstream.learner.classifier import Classifier, frozen_copy
+from evenstream.core.classifier import Classifier, frozen_copy
 
 
 def moved_average(average: nn.Module | None, network: Classifier, keep: float) -> Classifier:

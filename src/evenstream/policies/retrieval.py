@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Generator, Tensor
 
-from evenstream.learner.part import Part
-from evenstream.learner.rows import Rows
+from evenstream.core.part import Part
+from evenstream.core.rows import Rows
 
 if TYPE_CHECKING:
-    from evenstream.learner.step import Step
+    from evenstream.core.step import Step
 
 PERMUTE_UP_TO = 4096
 """Below this size a whole permutation is cheaper than looking for repeated draws."""

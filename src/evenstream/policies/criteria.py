@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.errors import InputError
-from evenstream.learner.part import Need
-from evenstream.slots.priors import MacroPrior, PriorEstimator, SlidingWindow, pad_classes
+from evenstream.core.part import Need
+from evenstream.policies.priors import MacroPrior, PriorEstimator, SlidingWindow, pad_classes
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -116,7 +116,7 @@ class LogitAdjustedSoftmax(CrossEntropy):
             classes at least as frequent as the row's own keep their place.
         window: number l of batches that π is counted over.
         reduction: "mean", "sum" or "none".
-        prior: another estimator of π (`evenstream.slots.priors`); replaces the sliding window.
+        prior: another estimator of π (`evenstream.policies.priors`); replaces the sliding window.
     """
 
     def __init__(

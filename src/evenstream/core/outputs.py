@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from evenstream.augment import Preprocess
-from evenstream.learner.classifier import Classifier, evaluation_mode
-from evenstream.learner.memory import Memory
+from evenstream.core.classifier import Classifier, evaluation_mode
+from evenstream.core.memory import Memory
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner

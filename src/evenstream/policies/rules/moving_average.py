@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Fading
-from evenstream.learner.averaging import moved_average
-from evenstream.learner.outputs import Model, Outputs
-from evenstream.learner.step import Step
-from evenstream.slots.inference.rule import InferenceRule, register_rule
+from evenstream.core.averaging import moved_average
+from evenstream.core.outputs import Model, Outputs
+from evenstream.core.step import Step
+from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 
 @register_rule("ema")

@@ -1,0 +1,1 @@
+"""What a learner is made of: labels, memory, randomness, classifier, rows, parts, steps."""

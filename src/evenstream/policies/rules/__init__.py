@@ -1,0 +1,27 @@
+"""The inference slot: how an input's features and logits become a score for each class."""
+
+from evenstream.core.outputs import Model, Outputs
+from evenstream.policies.rules.argmax import ArgMax
+from evenstream.policies.rules.bias_correction import BiasCorrected
+from evenstream.policies.rules.class_means import NearestClassMean
+from evenstream.policies.rules.moving_average import MovingAverage
+from evenstream.policies.rules.normalised_weights import NormalisedWeights
+from evenstream.policies.rules.post_hoc import PostHocCorrection
+from evenstream.policies.rules.rescaling import Rescaled
+from evenstream.policies.rules.rule import RULES, InferenceRule, make_rule, register_rule
+
+__all__ = [
+    "RULES",
+    "ArgMax",
+    "BiasCorrected",
+    "InferenceRule",
+    "Model",
+    "MovingAverage",
+    "NearestClassMean",
+    "NormalisedWeights",
+    "Outputs",
+    "PostHocCorrection",
+    "Rescaled",
+    "make_rule",
+    "register_rule",
+]
