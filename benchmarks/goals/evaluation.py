@@ -12,7 +12,7 @@ from benchmarks import parts
 from benchmarks.goals.step import NO_BF16
 from benchmarks.line import Line
 from benchmarks.timing import Patience, alternate
-from evenstream.learner.options import DTYPES
+from evenstream.options import DTYPES
 from evenstream.core.outputs import PREDICT_BATCH
 
 NETWORK, IMAGES, STEPS_BETWEEN_SAVES = "slim-resnet18", 1024, 157

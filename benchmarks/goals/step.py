@@ -9,7 +9,7 @@ import torch
 from benchmarks import parts
 from benchmarks.line import Line
 from benchmarks.timing import Patience, Ratio, alternate, take_turns
-from evenstream.learner.options import DTYPES
+from evenstream.options import DTYPES
 
 NO_BF16 = "no fast bfloat16"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from evenstream.core.step import Step, StepResult
     from evenstream.errors import EvenstreamError
     from evenstream.learner.learner import Learner
-    from evenstream.core.step import Step, StepResult
     from evenstream.live import follow
     from evenstream.methods import Method, register
     from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax

@@ -1,4 +1,4 @@
-"""Methods and rules of the user's own, imported so that they register themselves.
+"""Code of the user's own (methods, networks, scenarios, ...) that registers itself on import.
 
 They come from installed packages, by entry points of the group `evenstream.plugins`, and from the
 environment variable EVENSTREAM_PLUGINS: modules or files ending in .py, separated by commas. An
@@ -21,11 +21,30 @@ GROUP = "evenstream.plugins"
 VARIABLE = "EVENSTREAM_PLUGINS"
 
 
+_imported: set[str] = set()
+"""What the environment named when plugins were last imported."""
+
+
 def import_plugins() -> None:
-    """Import all that are named; one that cannot be imported is told, with where it was named."""
+    """Import all plugins, once; one that fails raises an error that names where it was requested.
+
+    A plugin that looks names up while it is imported sees those that are there.
+    """
+    named = os.environ.get(VARIABLE, "")
+    if named in _imported:
+        return
+    _imported.add(named)
+    try:
+        _import_all(named)
+    except BaseException:
+        _imported.discard(named)
+        raise
+
+
+def _import_all(named: str) -> None:
     for point in entry_points(group=GROUP):
         _attempt(point.value, f"an entry point {GROUP!r}")
-    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+    for name in filter(None, map(str.strip, named.split(","))):
         _attempt(name, VARIABLE)
 
 

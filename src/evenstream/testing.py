@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.checkpoint import flatten
+from evenstream.composition import compose
 from evenstream.errors import EvenstreamError
 from evenstream.learner.learner import Learner
-from evenstream.methods import METHODS, make_method
+from evenstream.methods import METHODS
+from evenstream.policies.criteria import LogitAdjustedSoftmax
+from evenstream.text import LAS, MethodText
 
 DIM = 6
 NAMES = ("bolt", 7, ("gear", 2), True, "1", "nut")
@@ -161,13 +165,14 @@ def check_resumes_exactly(method: str) -> None:
 
 def check_las_form_differs(method: str) -> None:
     """Its `-las` form scores observed rows only, and is another method: its loss is `step.ce`."""
-    plain = make_method(method)
-    if plain.adjustment is not None or plain.why_not_las is not None:
+    plain = compose(method)
+    adjusted = isinstance(plain.criterion, LogitAdjustedSoftmax)
+    if adjusted or plain.method.why_not_las is not None:
         return
-    name = method.partition("@")[0].partition(":")[0]
+    said = MethodText.read(method)
     one, other = (
         feed(make_learner(spec, model=Backbone(dropout=0.0)), toy_stream(14, classes=6))
-        for spec in (method, f"{name}-las{method.removeprefix(name)}")
+        for spec in (method, str(replace(said, name=said.name + LAS)))
     )
     pairs = zip(_parameters(one), _parameters(other), strict=True)
     assert not all(torch.equal(a, b) for a, b in pairs), (
@@ -177,8 +182,7 @@ def check_las_form_differs(method: str) -> None:
 
 
 def _parameters(learner: Learner) -> list[Tensor]:
-    assert learner.network is not None
-    own = [module for part in learner.parts for module in part.modules.values()]
+    own = [module for part in learner.composition.parts for module in part.modules.values()]
     return [value for module in (learner.network, *own) for value in module.parameters()]
 
 
@@ -281,7 +285,7 @@ def _assert_refused(learner: Learner, x: Any, labels: list[Any]) -> None:
         learner.learn(x, labels)
     except EvenstreamError:
         return
-    raise AssertionError(f"{learner.method.spec} accepts a batch that it should refuse")
+    raise AssertionError(f"{learner.text} accepts a batch that it should refuse")
 
 
 class _HookFailed(Exception):
@@ -323,7 +327,7 @@ def _assert_undone(learner: Learner, hook: str, action: Callable[..., Any], *wha
     finally:
         delattr(last, hook)
     assert learner.fingerprint() == before, (
-        f"{learner.method.spec}: {action.__name__} leaves a trace when it fails"
+        f"{learner.text}: {action.__name__} leaves a trace when it fails"
     )
 
 
@@ -399,7 +403,7 @@ def _numbers(state: dict[str, Any]) -> int:
 def check_method(method: str | type) -> None:
     """Run every check on a registered method (its name, its spec or its class)."""
     spec = method if isinstance(method, str) else _registered_name(method)
-    make_method(spec)
+    compose(spec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # single-class windows are expected here
         for check in CHECKS:

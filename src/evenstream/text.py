@@ -1,6 +1,7 @@
-"""Classes by name, and their options written as text, `key=value,...`, behind the name.
+"""The text forms: classes by name, with options `key=value,...` behind the name.
 
-The typed fields of a dataclass are the options; this module reads and writes them.
+The typed fields of a dataclass are its options. Everything that takes such text apart or puts it
+together is here; what the names mean is known further up.
 """
 
 from __future__ import annotations
@@ -8,36 +9,60 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from evenstream.errors import InputError
 
-C = TypeVar("C", bound=type[Any])
+LAS = "-las"
+"""Behind a method's name: with Logit Adjusted Softmax."""
 
 
-def named_in(table: dict[str, Any], kind: str, name: str) -> Callable[[C], C]:
-    """A decorator that puts a class into a table; only the same class may take its name again.
-
-    The same is a class of the same name in the same module: a notebook's cell that runs twice.
-    """
-
-    def add(cls: C) -> C:
-        if name in table and _full_name(table[name]) != _full_name(cls):
-            raise InputError(
-                f"{kind} named {name!r} is registered already ({_full_name(table[name])}); "
-                "choose another name"
-            )
-        cls.name = name
-        table[name] = cls
-        return cls
-
-    return add
+def split_options(text: str) -> tuple[str, str]:
+    """`NAME:key=value,...` as the name and what stands behind the colon."""
+    name, _, options = text.partition(":")
+    return name, options
 
 
-def _full_name(cls: type) -> str:
-    """Where a class is defined, and its name there."""
-    return f"{cls.__module__}.{cls.__qualname__}"
+def join_options(name: str, *options: str) -> str:
+    """The inverse of `split_options`, with as many lists of options as there are."""
+    every = ",".join(filter(None, options))
+    return f"{name}:{every}" if every else name
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodText:
+    """`NAME[-las][:key=value,...][@RULE]`, taken apart."""
+
+    name: str
+    options: str = ""
+    rule: str | None = None
+    """As written behind the @; None if there is no @."""
+
+    @classmethod
+    def read(cls, text: str) -> MethodText:
+        """Take it apart; the names may mean nothing."""
+        written, at, rule = text.partition("@")
+        return cls(*split_options(written), rule if at else None)
+
+    def __str__(self) -> str:
+        rule = "" if self.rule is None else f"@{self.rule}"
+        return join_options(self.name, self.options) + rule
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether it is a `-las` form."""
+        return self.name.endswith(LAS)
+
+    @property
+    def plain_name(self) -> str:
+        """The name without `-las`."""
+        return self.name.removesuffix(LAS)
+
+    def with_options(self, *options: str) -> MethodText:
+        """The same with further options, each written as `key=value`."""
+        every = ",".join(filter(None, [self.options, *options]))
+        return dataclasses.replace(self, options=every)
 
 
 def option_types(cls: type) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import itertools
 import re
 import textwrap
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ from evenstream.errors import some_of
 
 if TYPE_CHECKING:
     from evenstream.cli.screen import Screen
-    from evenstream.methods import Method
+    from evenstream.composition import Composition
     from evenstream.policies.rules import InferenceRule
     from evenstream.streams import Stream
     from evenstream.streams.profile import Profile
@@ -45,19 +46,21 @@ def methods(name: OptionalName = None) -> int:
         name: A method or an inference rule to explain.
     """
     from evenstream.cli.screen import Screen
-    from evenstream.methods import METHODS, make_method
-    from evenstream.policies.rules import RULES, make_rule
+    from evenstream.composition import compose, read_rule
+    from evenstream.methods import METHODS
+    from evenstream.policies.rules import RULES
+    from evenstream.text import split_options
 
     console = Screen()
     if name is None:
         _list_methods(console)
         return 0
     rule = name.removeprefix("@")
-    known = rule.partition(":")[0]
+    known, _ = split_options(rule)
     if known in RULES and known not in METHODS:
-        _explain_rule(console, make_rule(rule))
+        _explain_rule(console, read_rule(rule))
     else:
-        _explain_method(console, make_method(name))
+        _explain_method(console, compose(name))
     return 0
 
 
@@ -65,16 +68,17 @@ def _list_methods(console: Screen) -> None:
     """All methods with what they are made of, then the rules."""
     from rich.table import Table
 
-    from evenstream.methods import METHODS, make_method
-    from evenstream.methods.base import ALIASES
+    from evenstream.composition import ALIASES, compose
+    from evenstream.methods import METHODS
     from evenstream.policies.rules import RULES
 
     for key in sorted(METHODS):
-        method = make_method(key)
+        composition = compose(key)
+        method = composition.method
         forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
         forms += [alias for alias, meant in ALIASES.items() if meant in forms]
         console.print(f"[bold]{', '.join(forms)}[/bold]", highlight=False)
-        _print_facts(console, [("idea", _first_line(type(method))), *_facts(method)])
+        _print_facts(console, [("idea", _first_line(type(method))), *_facts(composition)])
     table = Table("inference rule", "what it does", "options")
     for key in sorted(RULES):
         options = ", ".join(field.name for field in dataclasses.fields(RULES[key]))
@@ -90,40 +94,57 @@ def _list_methods(console: Screen) -> None:
     )
 
 
-def _explain_method(console: Screen, method: Method) -> None:
+def _explain_method(console: Screen, composition: Composition) -> None:
     """What a method does, what it is made of, and all its options."""
     from rich.table import Table
 
-    from evenstream.methods.adjustment import LogitAdjustment
+    from evenstream.composition import LogitAdjustment
 
-    console.print(f"[bold]{method.spec}[/bold]", highlight=False)
-    criterion = "Logit Adjusted Softmax" if method.adjustment else "cross-entropy"
-    facts = [("idea", _idea(type(method))), *_facts(method), ("criterion", criterion)]
+    method = composition.method
+    console.print(f"[bold]{composition.text}[/bold]", highlight=False)
+    adjustment = LogitAdjustment.of(composition.criterion)
+    criterion = "Logit Adjusted Softmax" if adjustment else "cross-entropy"
+    facts = [("idea", _idea(type(method))), *_facts(composition), ("criterion", criterion)]
     if method.why_not_las is not None:
         facts.append(("no -las", method.why_not_las))
     _print_facts(console, facts)
-    targets: list[Any] = [method, method.head]
-    if method.adjustment:
-        targets.insert(1, method.adjustment)
-    if "@" in method.spec:
-        targets.append(method.inference)
     table = Table("option", "value", "meaning")
-    for target in targets:
-        for option, value, meaning in _options(target):
-            shown = f"@{option}" if target is method.inference else option
-            table.add_row(shown, value, " ".join(meaning.split()))
+    for option, value, meaning in _all_options(composition):
+        table.add_row(option, value, " ".join(meaning.split()))
     console.print(table)
-    if method.adjustment is None and method.why_not_las is None:
+    if adjustment is None and method.why_not_las is None:
         known = ", ".join(field.name for field in dataclasses.fields(LogitAdjustment))
         console.print(f"  {method.name}-las has {known} as well", highlight=False)
     console.print(f"Cost: {_COST}.", highlight=False)
+
+
+def _all_options(composition: Composition) -> Iterator[tuple[str, str, str]]:
+    """Name, value and meaning of all options that the text form has."""
+    from evenstream.composition import LogitAdjustment
+    from evenstream.core.heads import HEADS
+
+    yield from _options(composition.method)
+    adjustment = LogitAdjustment.of(composition.criterion)
+    if adjustment is not None and composition.method.why_not_las is None:
+        yield from _options(adjustment)
+    kinds = " ".join(f"{name}: {_first_line(cls)}" for name, cls in HEADS.items())
+    yield "head", composition.head.name, kinds
+    for name, cls in HEADS.items():
+        shown = composition.head if type(composition.head) is cls else cls()
+        for option, value, meaning in _options(shown):
+            yield f"head_{option}", value, f"{meaning} (head={name})"
+    if type(composition.rule) is not type(composition.method.make_rule()):
+        for option, value, meaning in _options(composition.rule):
+            yield f"@{option}", value, meaning
 
 
 def _explain_rule(console: Screen, rule: InferenceRule) -> None:
     """How a rule predicts, and its options."""
     from rich.table import Table
 
-    console.print(f"[bold]@{rule.spec}[/bold], an inference rule", highlight=False)
+    from evenstream.composition import rule_text
+
+    console.print(f"[bold]@{rule_text(rule)}[/bold], an inference rule", highlight=False)
     needs = ", ".join(sorted(rule.needs)) or "nothing from the stream"
     _print_facts(console, [("idea", _idea(type(rule))), ("needs", needs)])
     options = _options(rule)
@@ -133,8 +154,8 @@ def _explain_rule(console: Screen, rule: InferenceRule) -> None:
             table.add_row(option, value, " ".join(meaning.split()))
         console.print(table)
     console.print(
-        f"Write it behind a method: er@{rule.spec}. It changes how the method predicts, not how it "
-        "is trained.",
+        f"Write it behind a method: er@{rule_text(rule)}. It changes how the method predicts, not "
+        "how it is trained.",
         highlight=False,
     )
 
@@ -234,16 +255,20 @@ def _print_tasks(console: Screen, stream: Stream, found: Profile) -> None:
     console.print(table)
 
 
-def _facts(method: Method) -> list[tuple[str, str]]:
+def _facts(composition: Composition) -> list[tuple[str, str]]:
     """What a method is made of, needs and costs, and where it comes from."""
-    slots = [f"retrieve: {_words(method.retrieval)}", f"update: {_words(method.update)}"]
+    method = composition.method
+    policies = [
+        f"retrieve: {_words(composition.retrieval)}",
+        f"store: {_words(composition.storing)}",
+    ]
     if not method.uses_memory:
-        slots = ["no memory"]
+        policies = ["no memory"]
     if method.teacher:
-        slots.append(f"distil from: {_words(method.teacher)}")
+        policies.append(f"distil from: {_words(method.teacher)}")
     return [
-        ("slots", "; ".join([*slots, f"predict: {_words(method.inference)}"])),
-        ("needs", ", ".join(sorted(method.all_needs)) or "nothing from the stream"),
+        ("policies", "; ".join([*policies, f"predict: {_words(composition.rule)}"])),
+        ("needs", ", ".join(sorted(composition.needs)) or "nothing from the stream"),
         ("cost", method.cost),
         ("paper", method.citation),
     ]

@@ -83,12 +83,12 @@ class NewLearner:
 
     def check(self, learner: Learner) -> None:
         """Refuse options that a saved learner was not made with."""
-        from evenstream.methods import make_method
+        from evenstream.composition import compose
 
         for name, value in self.given().items():
             saved: Any = getattr(learner.options, name, learner.model)
             if name == "method":
-                saved, value = learner.method.spec, make_method(value).spec
+                saved, value = learner.text, compose(value).text
             if value != saved:
                 flag = name.replace("_", "-")
                 raise InputError(

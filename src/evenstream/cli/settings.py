@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -121,11 +121,13 @@ class Settings:
 
         A wrong name is said before any data is loaded.
         """
-        from evenstream.methods import make_method
+        from evenstream.composition import compose
+        from evenstream.text import MethodText
 
-        if self.inference is not None and "@" not in method:
-            method = f"{method}@{self.inference}"
-        make_method(method)
+        said = MethodText.read(method)
+        if said.rule is None:
+            method = str(replace(said, rule=self.inference))
+        compose(method)
         return method
 
     def resolve(self, method: str, protocol: Protocol) -> RunConfig:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evenstream.errors import InputError
 from evenstream.core.randomness import make_generator
+from evenstream.errors import InputError
+from evenstream.registry import Registry
+
+__all__ = ["HEADS", "Cosine", "CosineHead", "GrowingHead", "Head", "Linear", "register_head"]
 
 
 class GrowingHead(nn.Module):
@@ -88,24 +92,49 @@ def cosines(features: Tensor, weight: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Head:
-    """Which head a method has; options of every method."""
+    """What a head is made from; the typed fields of a subclass are its options."""
 
-    head: Literal["linear", "cosine"] = "linear"
-    """linear: w·f + b. cosine: a scaled cosine, so that no class wins by a longer weight."""
-    head_scale: float = 10.0
-    """The factor on the cosines: 1 over the temperature (head=cosine)."""
-    head_scale_learned: bool = False
-    """Whether the factor is trained, too (head=cosine)."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.head_scale < math.inf:
-            raise InputError(f"head_scale must be a number above 0, got {self.head_scale!r}")
-        if self.head == "linear" and (self.head_scale, self.head_scale_learned) != (10.0, False):
-            raise InputError("head_scale and head_scale_learned are options of head=cosine")
+    name: ClassVar[str]
 
     def build(self, in_features: int, seed: int, size: int) -> GrowingHead:
         """The head itself, with `size` rows."""
-        if self.head == "linear":
-            return GrowingHead(in_features, seed, size)
-        scale, learned = self.head_scale, self.head_scale_learned
+        raise NotImplementedError
+
+
+H = TypeVar("H", bound=type[Head])
+HEADS: Registry[type[Head]] = Registry("head")
+
+
+def register_head(name: str) -> Callable[[H], H]:
+    """Make a head known by name: METHOD:head=NAME; its options are written as `head_OPTION`."""
+    return HEADS.register(name)
+
+
+@register_head("linear")
+@dataclass(frozen=True)
+class Linear(Head):
+    """w·f + b."""
+
+    def build(self, in_features: int, seed: int, size: int) -> GrowingHead:
+        """A linear layer."""
+        return GrowingHead(in_features, seed, size)
+
+
+@register_head("cosine")
+@dataclass(frozen=True)
+class Cosine(Head):
+    """A scaled cosine, so that no class wins by a longer weight."""
+
+    scale: float = 10.0
+    """The factor on the cosines: 1 over the temperature."""
+    scale_learned: bool = False
+    """Whether the factor is trained, too."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < math.inf:
+            raise InputError(f"a head's scale must be a number above 0, got {self.scale!r}")
+
+    def build(self, in_features: int, seed: int, size: int) -> GrowingHead:
+        """A layer of cosines."""
+        scale, learned = self.scale, self.scale_learned
         return CosineHead(in_features, seed, size, scale=scale, learned=learned)

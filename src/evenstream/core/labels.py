@@ -110,11 +110,27 @@ class LabelMap:
             indices.append(index)
         return indices
 
-    def truncate(self, size: int) -> None:
-        """Forget the labels after the first `size` (undoes an `add` that was refused later)."""
-        for label in self._labels[size:]:
+    def mark(self) -> int:
+        """How many there are."""
+        return len(self._labels)
+
+    def restore(self, mark: int) -> None:
+        """Forget the labels that came since."""
+        for label in self._labels[mark:]:
             del self._index[_key(label)]
-        del self._labels[size:]
+        del self._labels[mark:]
+
+    def settle(self) -> None:
+        """Nothing is kept for the mark."""
+
+    def state(self) -> list[Any]:
+        """The labels as JSON has them."""
+        return [label_to_json(label) for label in self]
+
+    def load_state(self, state: list[Any]) -> None:
+        """The inverse of `state`."""
+        self.restore(0)
+        self.add([label_from_json(label) for label in state])
 
 
 def label_to_json(label: Label) -> Any:

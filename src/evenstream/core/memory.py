@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.policies.priors import pad_classes
+from evenstream.core.classes import pad_classes
 
 X, Y = "x", "y"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Row `rows[i]` of those offered goes to slot `slots[i]`; slots are distinct."""
+
+    slots: Tensor
+    rows: Tensor
+    fields: dict[str, Tensor] = field(default_factory=dict)
+    """Values that the rule itself keeps with each placed row (scores, importance, ...)."""
 
 
 class Memory:
     """Up to `capacity` raw samples (images stay uint8) with labels and a method's extra fields.
 
     Fields are allocated whole when first written; a write costs O(rows written). Which rows go
-    where is the update slot's business, which come back the retrieval slot's.
+    where is the storing policy's business, which come back the retrieval policy's.
     """
 
     def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:
@@ -113,20 +124,20 @@ class Memory:
         if rows.ndim == 2 and name not in (X, Y) and rows.shape[1] > stored.shape[1]:
             self._fields[name] = F.pad(stored, (0, rows.shape[1] - stored.shape[1]))
 
-    def begin(self) -> None:
+    def mark(self) -> int:
         """Start to remember what writes replace, so that a refused step can be undone."""
         self._journal = []
+        return self.seen
 
-    def commit(self) -> None:
-        """Keep what was written since `begin`."""
-        self._journal = None
-
-    def rollback(self, seen: int) -> None:
-        """Undo every write since `begin`; `seen` is the counter's value then."""
+    def restore(self, mark: int) -> None:
+        """Undo every write since the mark."""
         for undo in reversed(self._journal or []):
             undo()
+        self._journal, self.seen = None, mark
+
+    def settle(self) -> None:
+        """Keep what was written since the mark."""
         self._journal = None
-        self.seen = seen
 
     def state(self) -> dict[str, Any]:
         """The filled part of every field and the counters."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,15 +11,13 @@ from torch import Tensor
 from evenstream.augment import Preprocess
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.memory import Memory
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+from evenstream.core.state import LearnerState
 
 PREDICT_BATCH = 256
 
 
 @dataclass(frozen=True)
-class Model:
+class InferenceContext:
     """What a rule may read besides the inputs at hand."""
 
     network: Classifier
@@ -37,12 +34,11 @@ class Outputs:
     logits: Tensor
 
 
-def plain_outputs(learner: Learner, raw: Tensor) -> tuple[Tensor, Tensor]:
+def plain_outputs(learner: LearnerState, raw: Tensor) -> tuple[Tensor, Tensor]:
     """Features and logits of the seen classes for un-augmented rows, in eval mode, in batches."""
-    network = learner.network
-    assert network is not None
-    with evaluation_mode(network):
-        parts = [(out.features, out.logits) for out in outputs(learner, network, raw)]
+    with evaluation_mode(learner.network):
+        batches = outputs(learner, learner.network, raw)
+        parts = [(out.features, out.logits) for out in batches]
     features, logits = zip(*parts, strict=True)
     return torch.cat(features), torch.cat(logits)
 
@@ -55,7 +51,7 @@ def plain_batches(
         yield preprocess.plain(part.to(device))
 
 
-def outputs(learner: Learner, network: Classifier, raw: Tensor) -> Iterator[Outputs]:
+def outputs(learner: LearnerState, network: Classifier, raw: Tensor) -> Iterator[Outputs]:
     """Some rows at a time, un-augmented; the caller sets the mode."""
     n_classes = len(learner.label_map)
     for x in plain_batches(learner.preprocess, raw, learner.device):

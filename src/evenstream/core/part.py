@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from evenstream.core.classifier import Classifier
+from evenstream.core.criterion import Need
 from evenstream.core.optimizers import load_optimizer_state, optimizer_state
+from evenstream.core.state import LearnerState
+from evenstream.core.step import Step
+from evenstream.core.trained import copied_buffers, copied_state, restore_buffers
 
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
-    from evenstream.core.step import Step
-
-
-Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
-"""What a part may need: `boundaries`, start_task and end_task are called; `label_counts`,
-start_task gets the task's label counts; `memory`, a capacity above 0; `second_pass`, the task
-hooks get the task's data; `shuffled`, the stream arrives in random order."""
+WIDTH = "width"
 
 
 @dataclass(frozen=True)
@@ -42,6 +38,8 @@ class Part:
     """Whether `after_step` changes its modules' weights in place (moving averages)."""
 
     def __init__(self) -> None:
+        self.in_use = False
+        """Whether a learner has it, whose state it then holds a part of."""
         self.modules: dict[str, nn.Module] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.tensors: dict[str, Tensor] = {}
@@ -51,20 +49,20 @@ class Part:
         """What must be there for it; where that is always the same, a class attribute."""
         return frozenset()
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Once, when the network exists: make modules and optimisers."""
 
-    def on_new_classes(self, learner: Learner, first: int) -> None:
+    def on_new_classes(self, learner: LearnerState, first: int) -> None:
         """Classes `first`, `first + 1`, ... have just been added to the head."""
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> Sequence[int] | None:
         """A task begins; data only in protocols that may look ahead.
 
         A method may return which rows of `data` to hold out from training.
         """
         return None
 
-    def on_epoch_start(self, learner: Learner) -> None:
+    def on_epoch_start(self, learner: LearnerState) -> None:
         """A pass over the task's data begins; online there is one in each task."""
 
     def after_step(self, step: Step) -> None:
@@ -73,12 +71,30 @@ class Part:
         Teachers and rules: the last thing in a step.
         """
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """A task is over; data only in protocols that may look twice."""
 
-    def rebuild_module(self, learner: Learner, name: str) -> nn.Module:
+    def rebuild_module(self, learner: LearnerState, name: str) -> nn.Module:
         """An empty module to load a saved one into, if `on_setup` did not make it (teachers)."""
         return learner.copy_network()
+
+    def mark(self) -> Any:
+        """Which modules, optimisers and tensors there are, and what changes in place."""
+        own = dict(self.tensors), dict(self.modules), dict(self.optimizers)
+        copied = copied_weights if self.moves_weights else copied_buffers
+        return own, [(module, copied(module)) for module in self.modules.values()]
+
+    def restore(self, mark: Any) -> None:
+        """Put them back, growth of moving averages included."""
+        (self.tensors, self.modules, self.optimizers), copies = mark
+        for module, values in copies:
+            if self.moves_weights:
+                restore_weights(module, values)
+            else:
+                restore_buffers(module, values)
+
+    def settle(self) -> None:
+        """Nothing is kept for the mark."""
 
     def state(self) -> dict[str, Any]:
         """Modules, optimisers and tensors: saved and restored with the learner."""
@@ -89,7 +105,7 @@ class Part:
             "tensors": dict(self.tensors),
         }
 
-    def load_state(self, state: dict[str, Any], learner: Learner) -> None:
+    def load_state(self, state: dict[str, Any], learner: LearnerState) -> None:
         """Put modules, optimisers and tensors back."""
         for name, saved in state["modules"].items():
             if name not in self.modules:
@@ -100,3 +116,16 @@ class Part:
         for name, saved in state["optimizers"].items():
             load_optimizer_state(self.optimizers[name], saved)
         self.tensors = {n: t.to(learner.device, copy=True) for n, t in state["tensors"].items()}
+
+
+def copied_weights(module: nn.Module) -> dict[str, Any]:
+    """A copy of all weights and buffers, and a classifier's width."""
+    width = {WIDTH: module.width} if isinstance(module, Classifier) else {}
+    return {**copied_state(module.state_dict()), **width}
+
+
+def restore_weights(module: nn.Module, before: dict[str, Any]) -> None:
+    """Put back what `copied_weights` copied; the module may have grown since."""
+    if isinstance(module, Classifier):
+        module.width = before.pop(WIDTH)
+    module.load_state_dict(before)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from evenstream.core.memory import X, Y
+from evenstream.core.criterion import Reduction
+from evenstream.core.memory import Placement, X, Y
 from evenstream.core.rows import Rows, joint_view
-from evenstream.policies.criteria import Reduction
-from evenstream.policies.storing import Placement
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+from evenstream.core.state import LearnerState
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,14 @@ class StepResult:
     """Rows gathered so far for the next step (`accumulate`)."""
 
 
+class Picks(Protocol):
+    """What chooses the stored rows that a step replays."""
+
+    def pick(self, step: Step, count: int) -> Rows:
+        """At most `count` rows; none if the memory is empty."""
+        ...
+
+
 class Step:
     """Everything a method may use in one step. Methods read; the learner changes state.
 
@@ -49,21 +54,20 @@ class Step:
         n_classes: number of classes seen, this batch included.
         replay_batch: how many rows to replay, as the user asked.
         batch: the nominal size of an incoming batch.
-        optimise: `optimise(loss, *groups)`, backward, finite check and optimiser step, on the
+        update: `update(loss, *groups)`, backward, finite check and optimiser step, on the
             whole network or on named groups ("head", or the method's own optimisers).
         placed: where the incoming rows went, once the memory has taken them in.
         notes: whatever a method wants to hand from one hook of this step to the next.
         lr: the learning rate of the network.
     """
 
-    def __init__(self, learner: Learner, incoming: Rows, known: int) -> None:
-        assert learner.network is not None
+    def __init__(self, learner: LearnerState, retrieval: Picks, incoming: Rows, known: int) -> None:
         self.number, self.incoming = learner.step + 1, incoming
         self.known, self.n_classes = known, len(learner.label_map)
         self.network, self.criterion = learner.network, learner.criterion
-        self.memory, self.retrieval = learner.memory, learner.method.retrieval
+        self.memory, self.retrieval = learner.memory, retrieval
         self.preprocess = learner.preprocess
-        self.randomness, self.optimise = learner.randomness, learner.optimise
+        self.randomness, self.update = learner.randomness, learner.update
         options = learner.options
         self.batch, self.replay_batch, self.lr = options.batch, options.replay_batch, options.lr
         self.groups: Sequence[Rows] = ()

@@ -10,12 +10,12 @@ from torch.nn.parameter import is_lazy
 
 from evenstream import networks
 from evenstream.augment import Preprocess
-from evenstream.errors import InputError
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Head
-from evenstream.learner.options import DTYPES, Options
 from evenstream.core.randomness import derive_seed
+from evenstream.errors import InputError
 from evenstream.networks.weights import load_weights
+from evenstream.options import DTYPES, Options
 
 
 def build_classifier(

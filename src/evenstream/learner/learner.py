@@ -1,9 +1,10 @@
-"""The learner: owns all state and what users call. Methods and slots plug into it."""
+"""The learner: what users call. Its state and the loop are in `engine` and below."""
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,32 +14,32 @@ import torch
 from torch import Tensor, nn
 
 from evenstream import networks
-from evenstream.augment import Preprocess
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
-from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
-from evenstream.learner.building import build_classifier
-from evenstream.core.classifier import Classifier, frozen_copy
-from evenstream.core.inputs import InputKind, check_inputs
-from evenstream.core.labels import Label, LabelMap, plain_counts, plain_labels
-from evenstream.learner.loop import learn_batch, update
-from evenstream.core.memory import Memory
-from evenstream.core.optimizers import make_optimizer, replace_parameter
-from evenstream.learner.options import Options, resolve_device, resolve_dtype
-from evenstream.core.part import Need, Part, TaskData
-from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
-from evenstream.learner.prediction import deployment_prior, infer
-from evenstream.core.randomness import Randomness
+from evenstream.composition import compose, import_path
+from evenstream.core.heads import Head
+from evenstream.core.inputs import check_inputs
+from evenstream.core.labels import Label, plain_counts, plain_labels
+from evenstream.core.locks import Lock, one_at_a_time, one_step_at_a_time
+from evenstream.core.part import Part
+from evenstream.core.state import FOLLOWS
 from evenstream.core.step import StepResult
-from evenstream.learner.transaction import Undo, all_or_nothing, undo_growth, undo_update
-from evenstream.methods import Method, make_method
+from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
+from evenstream.interruption import signals_held
+from evenstream.learner.engine import Engine
+from evenstream.learner.persistence import KIND, fingerprint, learner_state, load_learner_state
+from evenstream.learner.prediction import deployment_prior
+from evenstream.learner.transaction import all_or_nothing
+from evenstream.methods import Method
+from evenstream.options import Options, resolve_device, resolve_dtype
 from evenstream.policies.criteria import CrossEntropy
+from evenstream.policies.retrieval import Retrieval
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.storing import Storing
 
 WARN_AFTER = 20
-FOLLOWS = "follows"
-"""Marks an optimiser's group whose learning rate is the learner's."""
 
 
-class Learner:
+class Learner(Engine):
     """Learns a classifier online, from batches of any size with labels unknown in advance.
 
     >>> learner = Learner("er-las", "mlp", memory=100)
@@ -49,11 +50,18 @@ class Learner:
     3
 
     Args:
-        method: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
+        method: a method such as `methods.MIR(subsample=64)`, or text that names one with all that
+            follows: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
             (`evenstream methods` lists methods and inference rules).
         model: a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`) or any
             module that turns a batch of inputs into features; the classifier on top is added and
             grows by itself. Steps put all of it into training mode, predictions into eval mode.
+        criterion: what the method's cross-entropy term is computed with; `LogitAdjustedSoftmax()`
+            is what `-las` behind a method's name means.
+        head: the head on the features (`evenstream.heads`), if not the method's own.
+        predict: an inference rule (`evenstream.rules`) or its name, if not the method's own.
+        retrieval: which stored rows are replayed (`evenstream.retrieval`).
+        storing: which rows enter the memory (`evenstream.storing`).
         memory: samples kept for replay; 0 means no replay.
         lr: learning rate.
         batch: nominal size of an incoming batch (methods that size their replay by it use it;
@@ -82,6 +90,11 @@ class Learner:
         method: str | Method = "er-las",
         model: str | nn.Module = "mlp",
         *,
+        criterion: CrossEntropy | None = None,
+        head: Head | None = None,
+        predict: InferenceRule | str | None = None,
+        retrieval: Retrieval | None = None,
+        storing: Storing | None = None,
         memory: int = 1000,
         lr: float = 0.03,
         batch: int = 32,
@@ -100,8 +113,8 @@ class Learner:
         head_size: int = 0,
         weights: str | Path | None = None,
     ) -> None:
-        self.device = resolve_device(device)
-        self.options = Options(
+        where = resolve_device(device)
+        options = Options(
             memory=memory,
             lr=lr,
             batch=batch,
@@ -110,8 +123,8 @@ class Learner:
             momentum=momentum,
             weight_decay=weight_decay,
             seed=seed,
-            device=str(self.device),
-            dtype=resolve_dtype(dtype, self.device),
+            device=str(where),
+            dtype=resolve_dtype(dtype, where),
             augment=augment,
             mean=None if mean is None else tuple(map(float, mean)),
             std=None if std is None else tuple(map(float, std)),
@@ -119,20 +132,29 @@ class Learner:
             scope=scope,
             head_size=head_size,
         )
-        self.method = make_method(method) if isinstance(method, str) else method
-        self.method.check()
-        if self.method.in_use:
+        composition = compose(
+            method,
+            criterion=criterion,
+            head=head,
+            predict=predict,
+            retrieval=retrieval,
+            storing=storing,
+        )
+        owned: list[Part | CrossEntropy] = [*composition.parts, composition.criterion]
+        for part in owned:
+            if part.in_use:
+                raise InputError(
+                    f"this {type(part).__name__} belongs to another learner, and its state with "
+                    "it; make a new one for each learner"
+                )
+        own = composition.method
+        if "memory" in composition.needs and not (options.memory and own.uses_memory):
             raise InputError(
-                f"this {self.method.spec} belongs to another learner, and its state with it; make "
-                "a new one for each learner"
-            )
-        if "memory" in self.needs and not (memory and self.method.uses_memory):
-            raise InputError(
-                f"{self.method.spec} cannot do without a memory, "
+                f"{composition.text} cannot do without a memory, "
                 + (
                     "and memory=0; give it room for some samples"
-                    if self.method.uses_memory
-                    else f"and {self.method.name} uses none; take another inference rule"
+                    if own.uses_memory
+                    else f"and {own.name} uses none; take another inference rule"
                 )
             )
         if isinstance(model, str) and model not in networks.NETWORKS:
@@ -143,46 +165,21 @@ class Learner:
             raise InputError("weights are for named networks; load them into your module yourself")
         if weights is not None and not Path(weights).is_file():
             raise InputError(f"there is no file {weights} to take weights from")
-        self.model = model
-        self.weights = None if weights is None else Path(weights).absolute()
-        self.preprocess = Preprocess(augment, self.options.mean, self.options.std)
-        self.criterion = self._make_criterion()
-        self.memory = Memory(memory if self.method.uses_memory else 0, self.device)
-        self.randomness = Randomness(seed, self.device)
-        self.network: Classifier | None = None
-        self.optimizer: torch.optim.Optimizer | None = None
-        self.step = 0
-        """Steps made so far."""
-        self.task = -1
-        """Index of the current task; -1 before the first `start_task`."""
-        self.in_task = False
-        self.label_map = LabelMap()
-        self.input_kind: InputKind | None = None
-        self.task_counts: dict[Label, int] | None = None
-        self.pending: list[tuple[Tensor, list[Label]]] = []
-        self.undo: dict[Any, Undo] = {}
-        """How to undo the step being made, by what it has changed, in that order."""
+        file = None if weights is None else Path(weights).absolute()
+        super().__init__(composition, model, options, where, file)
+        self.lock = Lock()
         self._single_class_run = 0
         self._warned = False
-        self.method.in_use = True
+        for part in owned:
+            part.in_use = True
 
     # ---- what users call ---------------------------------------------------------------------
 
     @property
+    @one_at_a_time
     def labels(self) -> list[Label]:
         """Labels seen so far, in order of arrival: the columns of `predict_proba`."""
         return list(self.label_map)
-
-    @property
-    def parts(self) -> list[Part]:
-        """Everything with hooks and state of its own: the method, its rule, its teacher."""
-        method = self.method
-        return [method, method.inference, *([method.teacher] if method.teacher else [])]
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """What the stream must provide for this method and what it is composed of."""
-        return self.method.all_needs
 
     @property
     def lr(self) -> float:
@@ -190,14 +187,21 @@ class Learner:
         return self.options.lr
 
     @lr.setter
+    @one_at_a_time
     def lr(self, value: float) -> None:
-        self.options = replace(self.options, lr=value)
-        own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
-        for optimizer in (*([self.optimizer] if self.optimizer else []), *own):
-            for group in optimizer.param_groups:
-                if optimizer is self.optimizer or group.get(FOLLOWS):
-                    group["lr"] = value
+        options = replace(self.options, lr=value)
+        with signals_held():
+            self.options = options
+            for optimizer in self._all_optimizers():
+                for group in optimizer.param_groups:
+                    if group.get(FOLLOWS):
+                        group["lr"] = options.lr
 
+    def _all_optimizers(self) -> list[torch.optim.Optimizer]:
+        own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
+        return [self.optimizer, *own] if self.built else own
+
+    @one_step_at_a_time
     def learn(self, x: Any, labels: Any, *, store: bool = True) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
@@ -213,10 +217,10 @@ class Learner:
             raise InputError("store=False is for whole batches; it cannot be used with accumulate")
         self._check_boundaries()
         with all_or_nothing(self):
-            if self.network is None:
+            if not self.built:
                 self.build(raw.to(self.device))
             gathered = self._gathered()
-            self.pending = [*self.pending, (raw, values)]
+            self.progress.pending = [*self.progress.pending, (raw, values)]
             waiting = gathered + len(raw)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
@@ -224,21 +228,24 @@ class Learner:
         self._warn_if_stuck(result)
         return result
 
+    @one_step_at_a_time
     def flush(self) -> StepResult | None:
         """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
-        if not self.pending:
+        if not self.progress.pending:
             return None
         with all_or_nothing(self):
             result = self._learn_pending(self._gathered())
         self._warn_if_stuck(result)
         return result
 
+    @one_at_a_time
     def discard(self) -> int:
         """Drop the rows that `accumulate` has gathered so far; returns how many they were."""
         dropped = self._gathered()
-        self.pending = []
+        self.progress.pending = []
         return dropped
 
+    @one_at_a_time
     def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> list[Label | None]:
         """The most likely label of each row; None as long as nothing has been learned.
 
@@ -248,6 +255,7 @@ class Learner:
         indices = self.predict_indices(x, priors)
         return [None if index < 0 else self.label_map[index] for index in indices.tolist()]
 
+    @one_at_a_time
     def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
         scores = self.scores(x, priors)
@@ -255,12 +263,14 @@ class Learner:
             return torch.full((len(scores),), -1)
         return scores.argmax(1)
 
+    @one_at_a_time
     def predict_proba(
         self, x: Any, priors: Mapping[Any, float] | None = None
     ) -> np.ndarray[Any, np.dtype[np.float32]]:
         """A probability for each row and each label in `labels` (no columns before any step)."""
         return self.scores(x, priors).softmax(1).numpy()
 
+    @one_step_at_a_time
     def start_task(
         self,
         label_counts: Mapping[Any, int] | None = None,
@@ -276,22 +286,22 @@ class Learner:
             raise InputError("start_task was called inside a task; call end_task first")
         counts = None if label_counts is None else plain_counts(label_counts)
         if counts is None and "label_counts" in self.needs:
-            raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
+            raise InputError(f"{self.text} needs start_task(label_counts={{label: count}})")
         rows = self._check_task_data(data)
         with all_or_nothing(self):
-            self.task, self.in_task, self.task_counts = self.task + 1, True, counts
-            shown = None if rows is None else self._show(*rows)
-            held_out, *_ = [part.on_task_start(self, shown) for part in self.parts]
-            self._begin_epoch()
-        return list(held_out or ())
+            progress = self.progress
+            progress.task, progress.in_task, progress.task_counts = self.task + 1, True, counts
+            return self.begin_task(rows)
 
+    @one_step_at_a_time
     def start_epoch(self) -> None:
         """Say that one more pass over the task's data begins; `start_task` begins the first."""
         if not self.in_task:
             raise InputError("start_epoch was called outside a task; call start_task first")
         with all_or_nothing(self):
-            self._begin_epoch()
+            self.begin_epoch()
 
+    @one_step_at_a_time
     def end_task(self, data: tuple[Any, Any] | None = None) -> None:
         """Say that the current task is over; `data` as in `start_task`.
 
@@ -303,16 +313,15 @@ class Learner:
         rows = self._check_task_data(data)
         result = None
         with all_or_nothing(self):
-            if self.pending:
+            if self.progress.pending:
                 self._note_weights()
                 result = self._learn_pending(self._gathered())
-            shown = None if rows is None else self._show(*rows)
-            for part in self.parts:
-                part.on_task_end(self, shown)
-            self.in_task = False
+            self.finish_task(rows)
+            self.progress.in_task = False
         if result is not None:
             self._warn_if_stuck(result)
 
+    @one_at_a_time
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
         return write_checkpoint(Path(path), self.step, self.state())
@@ -323,16 +332,18 @@ class Learner:
         path: str | Path,
         model: nn.Module | None = None,
         *,
-        method: Method | None = None,
         device: str | None = None,
+        **parts: Any,
     ) -> Learner:
         """Read a learner back; it goes on exactly where it was saved.
 
-        Named networks are rebuilt. A module of your own must be passed as `model`, a method that
-        is not registered as `method`.
+        Named networks are rebuilt. What cannot be written down must be given again: a module of
+        your own as `model`, a method that is not registered as `method`, a criterion, head, rule
+        (`predict`), retrieval or storing policy of your own by its name.
         """
-        return cls.from_state(read_checkpoint(Path(path)), model, method=method, device=device)
+        return cls.from_state(read_checkpoint(Path(path)), model, device=device, **parts)
 
+    @one_at_a_time
     def state(self) -> dict[str, Any]:
         """Everything, as a tree of tensors and plain values: what a checkpoint holds.
 
@@ -346,33 +357,40 @@ class Learner:
         state: dict[str, Any],
         model: nn.Module | None = None,
         *,
-        method: Method | None = None,
         device: str | None = None,
+        **parts: Any,
     ) -> Learner:
-        """Rebuild a learner from what `state` returned."""
-        if state.get("kind") != "learner":
+        """Rebuild a learner from what `state` returned; see `load`."""
+        if state.get("kind") != KIND:
             raise CheckpointError("this checkpoint does not hold a learner")
         if state["model"] is None and model is None:
             raise CheckpointError(
                 "this learner was made with a module of your own; pass it: load(path, model=...)"
             )
+        _check_given(state, parts)
         options = {**state["options"], **({"device": device} if device else {})}
         learner = cls(
-            state["method"] if method is None else method,
+            parts.pop("method", state["method"]),
             state["model"] if model is None else model,
             weights=state.get("weights"),
+            **parts,
             **options,
         )
-        if learner.method.spec != state["method"]:
-            raise CheckpointError(
-                f"saved with method {state['method']}, not with {learner.method.spec}"
-            )
+        if learner.text != state["method"]:
+            raise CheckpointError(f"saved with method {state['method']}, not with {learner.text}")
         load_learner_state(learner, state)
         return learner
 
+    @one_at_a_time
     def fingerprint(self) -> str:
         """A SHA-256 of all state: equal exactly if two learners will behave the same."""
         return fingerprint(self.state())
+
+    @one_at_a_time
+    def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
+        memo[id(self)] = copied = object.__new__(type(self))
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
 
     # ---- one step ----------------------------------------------------------------------------
 
@@ -384,15 +402,15 @@ class Learner:
         return raw, values
 
     def _gathered(self) -> int:
-        return sum(len(rows) for rows, _ in self.pending)
+        return sum(len(rows) for rows, _ in self.progress.pending)
 
     def _learn_pending(self, kept: int, store: bool = True) -> StepResult:
         """Make a step with all gathered rows; `kept` of them stay gathered if it is refused."""
-        raw = torch.cat([rows for rows, _ in self.pending])
-        values = [label for _, labels in self.pending for label in labels]
-        self.pending = []
+        pending, self.progress.pending = self.progress.pending, []
+        raw = torch.cat([rows for rows, _ in pending])
+        values = [label for _, labels in pending for label in labels]
         try:
-            return learn_batch(self, raw, values, store)
+            return self.learn_batch(raw, values, store)
         except (InputError, NonFiniteLoss) as error:
             if not kept:
                 raise
@@ -404,33 +422,9 @@ class Learner:
 
     def _note_weights(self) -> None:
         """Let the next step be undone by what fails after it, as `learn_batch` alone may not."""
-        assert self.optimizer is not None
-        own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
-        for optimizer in (self.optimizer, *own):
+        for optimizer in self._all_optimizers():
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             self.about_to_change(parameters, optimizer)
-
-    def about_to_change(
-        self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer | None = None
-    ) -> None:
-        """Note weights, so that they are put back if what is under way is refused.
-
-        A method that changes weights other than through `optimise` calls this first; the
-        optimiser is the network's unless another is given.
-        """
-        optimizer = optimizer or self.optimizer
-        assert optimizer is not None
-        what = (id(optimizer), *map(id, parameters))
-        if what not in self.undo:  # the first note of a step is the one to go back to
-            self.undo[what] = undo_update(optimizer, parameters)
-
-    def optimise(self, loss: Tensor, *groups: str) -> None:
-        """The one place for backward, finite check and optimiser step.
-
-        A group is "network" (the default), "head", or the name of one of the method's own
-        optimisers; several are stepped after one backward.
-        """
-        update(self, loss, groups or ("network",), undoable=True)
 
     def _warn_if_stuck(self, result: StepResult) -> None:
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
@@ -440,119 +434,54 @@ class Learner:
                 f"the last {WARN_AFTER} steps had a single class in the window, and Logit Adjusted "
                 "Softmax learns nothing from those: use larger batches, accumulate=N, a memory, "
                 "or a longer window (er-las:window=N)",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _check_boundaries(self) -> None:
         if "boundaries" in self.needs and not self.in_task:
-            raise InputError(
-                f"{self.method.spec} needs task boundaries: call start_task() before learn()"
-            )
+            raise InputError(f"{self.text} needs task boundaries: call start_task() before learn()")
         if "label_counts" in self.needs and self.task_counts is None:
-            raise InputError(f"{self.method.spec} needs start_task(label_counts={{label: count}})")
+            raise InputError(f"{self.text} needs start_task(label_counts={{label: count}})")
 
     # ---- tasks -------------------------------------------------------------------------------
-
-    def _begin_epoch(self) -> None:
-        for part in self.parts:
-            part.on_epoch_start(self)
 
     def _check_task_data(self, data: tuple[Any, Any] | None) -> tuple[Tensor, list[Label]] | None:
         """A task's data as learn() would take it."""
         if data is None:
             if "second_pass" in self.needs:
                 raise InputError(
-                    f"{self.method.spec} looks at a task's data more than once: pass all of it as "
+                    f"{self.text} looks at a task's data more than once: pass all of it as "
                     "start_task(data=(x, labels)) and end_task(data=(x, labels))"
                 )
             return None
         return self._check_batch(*data)
 
-    def _show(self, raw: Tensor, values: list[Label]) -> TaskData:
-        """A task's data for the hooks, its labels in the head."""
-        raw = raw.to(self.device)
-        if self.network is None:
-            self.build(raw)
-        return TaskData(raw, self.add_labels(values))
-
-    # ---- building and growing ----------------------------------------------------------------
-
-    def _make_criterion(self) -> CrossEntropy:
-        adjustment = self.method.adjustment
-        return adjustment.build(self.options.seed) if adjustment is not None else CrossEntropy()
-
-    @property
-    def wide(self) -> bool:
-        """Whether classes not seen yet are in the softmax."""
-        return self.options.scope == "all"
-
-    def build(self, raw: Tensor) -> Classifier:
-        """Make the network for the first batch: its shape was not known before."""
-        network = build_classifier(
-            self.model, raw, self.preprocess, self.options, self.method.head, self.weights
-        )
-        self.optimizer = self.make_optimizer(network.parameters())
-        self.network, self.input_kind = network, InputKind.of(raw)
-        for part in self.parts:
-            part.on_setup(self)
-        return network
-
-    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """An optimiser as the user asked for: the network's, and those of a method's modules.
-
-        Its learning rate follows the learner's; one that a method makes by itself keeps its own.
-        """
-        optimizer = make_optimizer(
-            self.options.optimizer,
-            parameters,
-            lr=self.options.lr,
-            momentum=self.options.momentum,
-            weight_decay=self.options.weight_decay,
-        )
-        for group in optimizer.param_groups:
-            group[FOLLOWS] = True
-        return optimizer
-
-    def add_labels(self, values: list[Label]) -> Tensor:
-        """Class indices of labels; new ones get a row in the head, all else stays."""
-        known = len(self.label_map)
-        y = torch.tensor(self.label_map.add(values), device=self.device)
-        n_classes = len(self.label_map)
-        if n_classes == known:
-            return y
-        assert self.network is not None and self.optimizer is not None
-        if n_classes > self.network.head.out_features:
-            self.undo["head", known] = undo_growth(self.network.head, self.optimizer)
-        self.grow_head(n_classes)
-        for part in self.parts:
-            part.on_new_classes(self, known)
-        return y
-
-    def grow_head(self, rows: int) -> None:
-        """Let the head have at least `rows` rows and the softmax the classes seen so far."""
-        assert self.network is not None and self.optimizer is not None
-        head = self.network.head
-        old = (head.weight, head.bias)
-        head.grow(rows)
-        for before, after in zip(old, (head.weight, head.bias), strict=True):
-            if after is not before:
-                replace_parameter(self.optimizer, before, after)
-        if not self.wide:
-            self.network.width = len(self.label_map)
-
-    def copy_network(self) -> Classifier:
-        """A frozen copy of the network in eval mode (teachers, averages)."""
-        assert self.network is not None
-        return frozen_copy(self.network)
-
     # ---- prediction --------------------------------------------------------------------------
 
+    @one_at_a_time
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """The inference rule's scores of the seen classes, on the CPU; changes no state."""
         raw = check_inputs(x, self.input_kind)
-        log_prior = None if priors is None else deployment_prior(self, priors)
+        log_prior = (
+            None if priors is None else deployment_prior(self.composition, self.label_map, priors)
+        )
         n_classes = len(self.label_map)
-        if self.network is None or n_classes == 0:
+        if not self.built or n_classes == 0:
             return torch.zeros(len(raw), 0)
-        scores = infer(self, self.network, raw)[:, :n_classes].cpu()
+        with signals_held():  # one inside would leave the network in eval mode
+            scores = self.infer(self.network, raw)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
+
+
+def _check_given(state: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Refuse to load with a part missing or different that only the user can give."""
+    for name, path in state.get("unwritten", {}).items():
+        if name not in parts:
+            raise CheckpointError(
+                f"this learner was made with a {name} of your own ({path}); pass it again: "
+                f"load(path, {name}=...)"
+            )
+        if import_path(parts[name]) != path:
+            raise CheckpointError(
+                f"this learner was made with the {name} {path}, not with {import_path(parts[name])}"
+            )

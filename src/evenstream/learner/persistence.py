@@ -5,84 +5,68 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from evenstream.checkpoint import flatten
-from evenstream.errors import CheckpointError
 from evenstream.core.inputs import InputKind
-from evenstream.core.labels import LabelMap, label_from_json, label_to_json
-from evenstream.core.optimizers import load_optimizer_state, optimizer_state
+from evenstream.errors import CheckpointError
+from evenstream.learner.engine import Engine
 
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+KIND = "learner"
 
 
-def learner_state(learner: Learner) -> dict[str, Any]:
+def learner_state(learner: Engine) -> dict[str, Any]:
     """Everything that decides how the learner goes on: what a checkpoint holds."""
-    network, optimizer, counts = learner.network, learner.optimizer, learner.task_counts
-    pending = None
-    if learner.pending:
-        pending = {
-            "x": torch.cat([rows for rows, _ in learner.pending]),
-            "labels": [label_to_json(v) for _, values in learner.pending for v in values],
-        }
+    starts_from = learner.weights if not learner.built else None
     return {
-        "kind": "learner",
-        "method": learner.method.spec,
+        "kind": KIND,
+        "method": learner.text,
+        "unwritten": learner.composition.unwritten,
         "model": learner.model if isinstance(learner.model, str) else None,
+        "weights": None if starts_from is None else str(starts_from),
         "options": asdict(learner.options),
-        "labels": [label_to_json(label) for label in learner.label_map],
-        "step": learner.step,
-        "task": learner.task,
-        "in_task": learner.in_task,
-        "task_counts": counts and [[label_to_json(k), int(v)] for k, v in counts.items()],
-        "input": learner.input_kind and asdict(learner.input_kind),
-        "weights": str(learner.weights) if learner.weights and network is None else None,
-        "network": None if network is None else dict(network.state_dict()),
-        "optimizer": None if optimizer is None else optimizer_state(optimizer),
-        "memory": learner.memory.state(),
-        "criterion": learner.criterion.state(),
-        "randomness": learner.randomness.state(),
-        "parts": [part.state() for part in learner.parts],
-        "pending": pending,
+        **{name: piece.state() for name, piece in learner.pieces.items()},
     }
 
 
-def load_learner_state(learner: Learner, state: dict[str, Any]) -> None:
+def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
     """Bring a new learner, made with the same options, to a saved state."""
-    learner.label_map = LabelMap(map(label_from_json, state["labels"]))
-    learner.step, learner.task, learner.in_task = state["step"], state["task"], state["in_task"]
-    if state["task_counts"] is not None:
-        learner.task_counts = {label_from_json(k): v for k, v in state["task_counts"]}
-    if state["input"] is not None:
-        kind = state["input"]
-        learner.input_kind = InputKind(tuple(kind["shape"]), kind["dtype"])
-    if state["network"] is not None:
+    state = of_this_version(state)
+    learner.label_map.load_state(state["labels"])
+    learner.progress.load_state(state["progress"])
+    saved = state["network"]
+    if saved is not None:
         if isinstance(learner.model, nn.Module):
-            _check_module(learner.model, state["network"])
-        _load_network(learner, state)
+            _check_module(learner.model, saved["weights"])
+        kind = InputKind(tuple(saved["input"]["shape"]), saved["input"]["dtype"])
+        with learner.randomness.owned_global():
+            learner.build(kind.example().to(learner.device))
+        learner.grow_head(len(saved["weights"]["head.weight"]))
+        learner.trained.load_state(saved)
     learner.memory.load_state(state["memory"])
     learner.criterion.load_state(state["criterion"])
-    for part, saved in zip(learner.parts, state["parts"], strict=True):
-        part.load_state(saved, learner)
+    for index, part in enumerate(learner.composition.parts):
+        part.load_state(state[f"part{index}"], learner)
     learner.randomness.load_state(state["randomness"])
-    if state["pending"] is not None:
-        labels = [label_from_json(label) for label in state["pending"]["labels"]]
-        learner.pending = [(state["pending"]["x"], labels)]
 
 
-def _load_network(learner: Learner, state: dict[str, Any]) -> None:
-    assert learner.input_kind is not None
-    with learner.randomness.owned_global():
-        network = learner.build(learner.input_kind.example().to(learner.device))
-    learner.grow_head(len(state["network"]["head.weight"]))
-    network.load_state_dict(state["network"])
-    assert learner.optimizer is not None
-    load_optimizer_state(learner.optimizer, state["optimizer"])
+def of_this_version(state: dict[str, Any]) -> dict[str, Any]:
+    """A state as versions before 0.2 wrote it, in the form of this one."""
+    if "progress" in state:
+        return state
+    state = dict(state)
+    names = ("step", "task", "in_task", "task_counts", "pending")
+    state["progress"] = {name: state.pop(name) for name in names}
+    weights, kind, optimizer = state.pop("network"), state.pop("input"), state.pop("optimizer")
+    state["network"] = None
+    if weights is not None:
+        state["network"] = {"input": kind, "weights": weights, "optimizer": optimizer}
+    parts = state.pop("parts")
+    return {**state, "unwritten": {}, **{f"part{i}": part for i, part in enumerate(parts)}}
 
 
 def _check_module(module: nn.Module, saved: dict[str, Any]) -> None:

@@ -1,45 +1,33 @@
-"""From inputs to class scores, without changing the learner."""
+"""Known class frequencies at deployment, as log-probabilities to add to logits (Eq. 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from evenstream.composition import Composition
+from evenstream.core.labels import LabelMap, plain_labels
 from evenstream.errors import InputError
-from evenstream.core.classifier import Classifier, evaluation_mode
-from evenstream.core.labels import plain_labels
-from evenstream.core.outputs import Model, outputs
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 
-def infer(learner: Learner, network: Classifier, raw: Tensor) -> Tensor:
-    """Scores of the seen classes by the method's inference rule, in eval mode, in batches."""
-    rule = learner.method.inference
-    with evaluation_mode(network):
-        prepared = rule.prepare(Model(network, learner.memory, learner.preprocess))
-        parts = [rule.scores(out, prepared).float() for out in outputs(learner, network, raw)]
-    return torch.cat(parts)
-
-
-def deployment_prior(learner: Learner, priors: Mapping[Any, float]) -> Tensor:
+def deployment_prior(
+    composition: Composition, label_map: LabelMap, priors: Mapping[Any, float]
+) -> Tensor:
     """Log-probabilities of the seen labels; a label that is not mentioned has probability 0.
 
     Adding them to prior-free logits gives the Bayes decision (Eq. 5); refused for methods whose
     logits contain the stream's own class frequencies.
     """
-    method, label_map = learner.method, learner.label_map
-    reason = learner.criterion.why_not_prior_free
-    if reason is None and not method.logits_follow_criterion:
+    reason = composition.criterion.why_not_prior_free
+    if reason is None and not composition.method.logits_follow_criterion:
         reason = "another loss term shapes its logits beside the adjusted one"
-    if reason is None and not method.inference.gives_logits:
-        reason = f"its scores by the rule {method.inference.name} are not logits"
+    if reason is None and not composition.rule.gives_logits:
+        reason = f"its scores by the rule {composition.rule.name} are not logits"
     if reason is not None:
-        raise InputError(f"priors cannot be used with {method.spec}: {reason}")
+        raise InputError(f"priors cannot be used with {composition.text}: {reason}")
     if not isinstance(priors, Mapping):
         raise InputError("priors must be {label: probability}")
     weights = torch.zeros(len(label_map), dtype=torch.float64)

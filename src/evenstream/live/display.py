@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from evenstream.errors import DataError
 from evenstream.core.step import StepResult
+from evenstream.errors import DataError
 from evenstream.live.tally import Place, Tally
 from evenstream.run.progress import PLAIN_EVERY_SECONDS
 

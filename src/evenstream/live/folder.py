@@ -85,7 +85,7 @@ def bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
     """Let a new learner go on from a saved state; one that has learned must be there already."""
     options = {**state["options"], "device": learner.options.device}
     same = (
-        learner.method.spec == state["method"]
+        learner.text == state["method"]
         and (learner.model if isinstance(learner.model, str) else None) == state["model"]
         and fingerprint({"options": options}) == fingerprint({"options": asdict(learner.options)})
     )

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
+from evenstream.core.inputs import check_inputs
+from evenstream.core.labels import label_to_json, plain_labels
+from evenstream.core.step import StepResult
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
-from evenstream.core.inputs import check_inputs
-from evenstream.core.labels import label_to_json, plain_labels
 from evenstream.learner.learner import Learner
-from evenstream.core.step import StepResult
 from evenstream.live.folder import LIVE, bring_to, claimed, read_saved
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
@@ -110,7 +110,7 @@ class _Following:
             bring_to(learner, state, folder)
         cut_back(folder, self.tally.batches, 0)
         if learner.needs & NEEDS_BOUNDARIES.keys() and not learner.in_task:
-            raise InputError(f"{learner.method.spec} needs task boundaries; live streams have none")
+            raise InputError(f"{learner.text} needs task boundaries; live streams have none")
         self.name = name
         self.place = self.tally.streams.setdefault(name, Place())
         self.events: EventLog | None = None
@@ -204,7 +204,7 @@ class _Following:
     def _take(self, x: Any, labels: Any, refused: Refused) -> StepResult | None:
         """Learn a batch; None if it was refused and skipped."""
         state = self._state() if self.resumable else _digest(x, labels)
-        waiting = sum(len(rows) for rows, _ in self.learner.pending)
+        waiting = sum(len(rows) for rows, _ in self.learner.progress.pending)
         began, step = time.perf_counter(), self.learner.step
         event: dict[str, Any] = {"stream": self.name}
         result = None
@@ -295,7 +295,7 @@ class _Following:
         learner, tally = self.learner, self.tally
         return {
             "format": 1,
-            "method": learner.method.spec,
+            "method": learner.text,
             "network": learner.model if isinstance(learner.model, str) else None,
             "labels": [label_to_json(label) for label in learner.labels],
             "steps": learner.step,

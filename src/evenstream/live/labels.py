@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from evenstream.data.dataset import Label
 from evenstream.core.labels import Label as LearnerLabel
+from evenstream.data.dataset import Label
 
 
 def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:

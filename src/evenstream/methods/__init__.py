@@ -1,20 +1,79 @@
-"""Methods: one short file each, registered by name. A file in this folder is imported by itself."""
+"""The methods, one short file each. `evenstream.methods.ER()` is what `er` means in text."""
 
-import importlib
-import pkgutil
+from __future__ import annotations
 
 from evenstream.core.part import TaskData
-from evenstream.methods.base import METHODS, Method, make_method, method_names, register
-from evenstream.plugins import import_plugins
+from evenstream.methods.aser import ASER
+from evenstream.methods.base import METHODS, Method, register
+from evenstream.methods.bic import BiC
+from evenstream.methods.clib import CLIB
+from evenstream.methods.derpp import DERpp
+from evenstream.methods.e2e import E2E
+from evenstream.methods.er import ER
+from evenstream.methods.er_ace import ERACE
+from evenstream.methods.er_cba import ERCBA
+from evenstream.methods.er_cbl import ERCBL
+from evenstream.methods.er_down import ERDown
+from evenstream.methods.er_obc import EROBC
+from evenstream.methods.er_posthoc import ERPostHoc
+from evenstream.methods.er_up import ERUp
+from evenstream.methods.er_wn import ERWN
+from evenstream.methods.ewc import EWC
+from evenstream.methods.fine_tune import FineTune
+from evenstream.methods.geodl import GeoDL
+from evenstream.methods.il2m import IL2M
+from evenstream.methods.joint import Joint
+from evenstream.methods.labels_trick import LabelsTrick
+from evenstream.methods.lucir import LUCIR
+from evenstream.methods.lucir_full import LUCIRFull
+from evenstream.methods.lwf import LwF
+from evenstream.methods.lwf_lt import LwFLabelsTrick
+from evenstream.methods.mir import MIR
+from evenstream.methods.mkd import MKD
+from evenstream.methods.mro import MRO
+from evenstream.methods.ocm import OCM
+from evenstream.methods.ocs import OCS
+from evenstream.methods.pcr import PCR
+from evenstream.methods.pec import PEC
+from evenstream.methods.scr import SCR
+from evenstream.methods.ss_il import SSIL
 
-__all__ = ["METHODS", "Method", "TaskData", "make_method", "method_names", "register"]
-
-
-def _import_files() -> None:
-    """Import every file of the folder, so that its methods register themselves."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-
-
-_import_files()
-import_plugins()
+__all__ = [
+    "ASER",
+    "CLIB",
+    "E2E",
+    "ER",
+    "ERACE",
+    "ERCBA",
+    "ERCBL",
+    "EROBC",
+    "ERWN",
+    "EWC",
+    "IL2M",
+    "LUCIR",
+    "METHODS",
+    "MIR",
+    "MKD",
+    "MRO",
+    "OCM",
+    "OCS",
+    "PCR",
+    "PEC",
+    "SCR",
+    "SSIL",
+    "BiC",
+    "DERpp",
+    "ERDown",
+    "ERPostHoc",
+    "ERUp",
+    "FineTune",
+    "GeoDL",
+    "Joint",
+    "LUCIRFull",
+    "LabelsTrick",
+    "LwF",
+    "LwFLabelsTrick",
+    "Method",
+    "TaskData",
+    "register",
+]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenstream.bounds import Positive
 from evenstream.core.classifier import evaluation_mode
-from evenstream.core.memory import Y
+from evenstream.core.memory import Placement, Y
 from evenstream.core.outputs import plain_batches
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
@@ -19,7 +19,7 @@ from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.shapley import knn_shapley
 from evenstream.policies.retrieval import Retrieval, Uniform
-from evenstream.policies.storing import Placement, Update
+from evenstream.policies.storing import Storing
 
 Friends = Literal["any", "others"]
 
@@ -45,7 +45,7 @@ class ASER(ER):
         """Adversarial Shapley retrieval."""
         return AdversarialShapley(self.neighbours, self.per_class, self.friends)
 
-    def make_update(self) -> Update:
+    def make_storing(self) -> Storing:
         """Shapley update."""
         return HighestShapleyValues(self.neighbours, self.per_class)
 
@@ -80,7 +80,7 @@ class AdversarialShapley(Retrieval):
         return step.fetch(slots[score.argsort(descending=True, stable=True)[:count].cpu()])
 
 
-class HighestShapleyValues(Update):
+class HighestShapleyValues(Storing):
     """Fill free slots; then let incoming samples compete with stored ones by Shapley value."""
 
     def __init__(self, neighbours: int, per_class: int) -> None:

@@ -1,33 +1,31 @@
 """The contract between the learner and a method, and the table of methods by name.
 
 A simple method writes `loss` and nothing else. Everything else has a default: hooks for the rows
-it trains on and stores, for what happens after the step and at task boundaries, and the slots
-(retrieval, update, inference rule, criterion) that are written once and composed.
+it trains on and stores, for what happens after the step and at task boundaries, and the policies
+(retrieval, storing, teacher, rule, head, criterion) that are written once and composed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import ClassVar, TypeVar
 
 from torch import Tensor
 
 from evenstream.bounds import check_bounds
-from evenstream.errors import InputError, UnknownName
-from evenstream.core.heads import Head
-from evenstream.core.part import Need, Part
+from evenstream.core.heads import Head, Linear
+from evenstream.core.part import Part
 from evenstream.core.rows import Rows
-from evenstream.methods.adjustment import LogitAdjustment
-from evenstream.text import named_in, option_types, read_options, write_options
-from evenstream.policies.rules import ArgMax, InferenceRule, make_rule
+from evenstream.core.step import Step
+from evenstream.errors import InputError
+from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval, Uniform
+from evenstream.policies.rules import ArgMax, InferenceRule
+from evenstream.policies.storing import Reservoir, Storing
 from evenstream.policies.teachers import Teacher
-from evenstream.policies.storing import Reservoir, Update
-
-if TYPE_CHECKING:
-    from evenstream.core.step import Step
+from evenstream.registry import Registry
 
 M = TypeVar("M", bound="type[Method]")
 
@@ -55,40 +53,35 @@ class Method(Part):
     def __post_init__(self) -> None:
         super().__init__()
         check_bounds(self)
-        self.in_use = False
-        """Whether a learner has it, whose state it then holds a part of."""
-        self.adjustment: LogitAdjustment | None = self.make_adjustment()
-        self.head: Head = self.make_head()
         self.retrieval: Retrieval = self.make_retrieval()
-        self.update: Update = self.make_update()
+        self.storing: Storing = self.make_storing()
         self.teacher: Teacher | None = self.make_teacher()
-        self.inference: InferenceRule = self.make_inference()
 
-    # ---- slots -------------------------------------------------------------------------------
+    # ---- policies that come with the method ----------------------------------------------------
 
     def make_retrieval(self) -> Retrieval:
-        """The retrieval rule (default: uniform)."""
+        """Which stored rows a step replays (default: a uniform draw)."""
         return Uniform()
 
-    def make_update(self) -> Update:
-        """The memory's update rule (default: reservoir)."""
+    def make_storing(self) -> Storing:
+        """Which rows enter the memory (default: a reservoir)."""
         return Reservoir()
 
     def make_teacher(self) -> Teacher | None:
         """The network to distil from (default: none)."""
         return None
 
-    def make_inference(self) -> InferenceRule:
-        """The inference rule (default: argmax of the logits)."""
+    def make_rule(self) -> InferenceRule:
+        """How to predict (default: the highest logit)."""
         return ArgMax()
 
     def make_head(self) -> Head:
         """The head on the features (default: linear)."""
-        return Head()
+        return Linear()
 
-    def make_adjustment(self) -> LogitAdjustment | None:
-        """The logit adjustment that the method has without `-las` (default: none)."""
-        return None
+    def make_criterion(self) -> CrossEntropy:
+        """What `step.ce` computes without `-las` (default: cross-entropy)."""
+        return CrossEntropy()
 
     # ---- properties that are constants in most methods ---------------------------------------
 
@@ -124,49 +117,15 @@ class Method(Part):
         """Which incoming rows are offered to the memory (indices); None means all."""
         return None
 
-    @property
-    def all_needs(self) -> frozenset[Need]:
-        """What the stream must provide for the method, its criterion, rule and teacher."""
-        needs = self.needs | self.inference.needs
-        if self.adjustment is not None:
-            needs |= self.adjustment.needs
-        return needs | self.teacher.needs if self.teacher else needs
+    def why_not(self, head: Head, rule: InferenceRule) -> str | None:
+        """Why the method makes no sense with this head or rule; None if it does.
 
-    @property
-    def why_not(self) -> str | None:
-        """Why the method makes no sense with the head or rule that it was given; None if it does.
-
-        A rule says by `why_not_with` which methods it makes no sense with.
+        A rule says by `why_not_with` which criteria and heads it makes no sense with.
         """
         return None
 
-    def check(self) -> None:
-        """Refuse needs that there are not, and a head or rule that makes no sense."""
-        for need in self.all_needs:
-            if need not in get_args(Need):
-                raise UnknownName(f"need of {self.spec}", need, get_args(Need))
-        reason = self.why_not or self.inference.why_not_with(self)
-        if reason is not None:
-            raise InputError(f"{self.spec} makes no sense: {reason}")
 
-    # ---- names -------------------------------------------------------------------------------
-
-    @property
-    def spec(self) -> str:
-        """How the method is written: NAME[:key=value,...][@RULE], all that is not default."""
-        written = [write_options(self)]
-        name = self.name
-        if self.adjustment is not None and self.adjustment != self.make_adjustment():
-            name += "-las"
-            written.append(write_options(self.adjustment))
-        written.append(write_options(self.head, self.make_head()))
-        options = ",".join(filter(None, written))
-        rule = self.inference.spec
-        own = rule == self.make_inference().spec
-        return name + (f":{options}" if options else "") + ("" if own else f"@{rule}")
-
-
-METHODS: dict[str, type[Method]] = {}
+METHODS: Registry[type[Method]] = Registry("method")
 
 
 def register(name: str) -> Callable[[M], M]:
@@ -174,7 +133,7 @@ def register(name: str) -> Callable[[M], M]:
 
     Raises:
         InputError: the name could not be written on a command line, or an option has no default or
-            the name of one that every head has.
+            the name of one that heads have.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", name) or name.endswith("-las"):
         raise InputError(
@@ -186,64 +145,11 @@ def register(name: str) -> Callable[[M], M]:
         for field in fields(cls):
             if field.default is MISSING and field.default_factory is MISSING:
                 raise InputError(f"option {field.name!r} of method {name} needs a default")
-        _refuse_shared(name, option_types(cls), option_types(Head), "its head")
-        return named_in(METHODS, "a method", name)(cls)
+            if field.name == "head" or field.name.startswith("head_"):
+                raise InputError(
+                    f"option {field.name!r} of method {name} is one of its head; give it another "
+                    "name"
+                )
+        return METHODS.register(name)(cls)
 
     return add
-
-
-def _refuse_shared(name: str, own: Iterable[str], other: Iterable[str], whose: str) -> None:
-    for option in own:
-        if option in other:
-            raise InputError(
-                f"option {option!r} of method {name} is one of {whose}, too; give it another name"
-            )
-
-
-ALIASES = {"las": "fine-tune-las"}
-"""Other names of methods: the paper calls Logit Adjusted Softmax without memory LAS."""
-
-
-def method_names() -> list[str]:
-    """All names that `make_method` knows, `-las` forms and other names included."""
-    plain = sorted(METHODS)
-    adjusted = [f"{name}-las" for name in plain if METHODS[name]().why_not_las is None]
-    return [*plain, *adjusted, *ALIASES]
-
-
-def make_method(spec: str) -> Method:
-    """Build a method from `NAME[:key=value,...][@RULE]`, as in `er-las:tau=inf,window=5@ncm`.
-
-    Options are the method's own, those of its head, and with `-las` those of the adjustment.
-    """
-    written, at, rule = spec.partition("@")
-    name, _, text = written.partition(":")
-    name = ALIASES.get(name, name)
-    adjusted = name not in METHODS and name.endswith("-las")
-    cls = METHODS.get(name.removesuffix("-las") if adjusted else name)
-    if cls is None:
-        raise UnknownName("method", name, method_names())
-    own, las, head = option_types(cls), option_types(LogitAdjustment), option_types(Head)
-    types = own | las | head if adjusted else own | head
-    values = read_options("method", name, text, types, dict.fromkeys(las, f"{name}-las"))
-    method = cls(**_taken(values, own))
-    method.head = _other_head(method.head, **_taken(values, head))
-    if adjusted:
-        if method.why_not_las is not None:
-            raise InputError(f"{name} makes no sense: {method.why_not_las}")
-        _refuse_shared(method.name, own, las, "its -las form")
-        method.adjustment = LogitAdjustment(**values)
-    if at:
-        method.inference = make_rule(rule)
-    method.check()
-    return method
-
-
-def _other_head(own: Head, **options: Any) -> Head:
-    """A method's own head with other options; a head of another kind begins with its defaults."""
-    return replace(own if options.get("head", own.head) == own.head else Head(), **options)
-
-
-def _taken(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Take the values of these names out."""
-    return {name: values.pop(name) for name in names if name in values}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,16 +13,14 @@ from torch import Tensor
 from evenstream.bounds import Count, Factor, Share
 from evenstream.core.memory import X, Y
 from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.distillation import Temperature, distillation
 from evenstream.methods.parts.taskwise import ROWS, TaskwiseMethod, pooled, refill
+from evenstream.policies.retrieval import draw_distinct
 from evenstream.policies.rules import InferenceRule
 from evenstream.policies.rules.bias_correction import BiasCorrected, corrected
-from evenstream.policies.retrieval import draw_distinct
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 LambdaMode = Literal["classes", "mammoth", "sairin"]
 TASK, WEIGHTS, TAUGHT, HELD_OUT, FROM_MEMORY = "task", "weights", "taught", "new_", "old_"
@@ -57,11 +55,11 @@ class BiC(TaskwiseMethod):
         super().__post_init__()
         self._warned = False
 
-    def make_inference(self) -> InferenceRule:
+    def make_rule(self) -> InferenceRule:
         """Bias correction."""
         return BiasCorrected(self.bias_lr, self.bias_epochs)
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> Sequence[int] | None:
         """Weigh the two losses, keep the teacher's correction, hold rows out."""
         super().on_task_start(learner, data)
         assert data is not None
@@ -70,16 +68,16 @@ class BiC(TaskwiseMethod):
         weights = loss_weights(self.lambda_mode, old, seen, learner.task)
         self.tensors[WEIGHTS] = torch.tensor(weights, dtype=torch.float64)
         self.tensors.pop(TAUGHT, None)
-        rule = self.inference
+        rule = learner.rule
         if isinstance(rule, BiasCorrected) and rule.correction is not None:
             self.tensors[TAUGHT] = rule.correction
         return self.hold_out(learner, data)
 
-    def hold_out(self, learner: Learner, data: TaskData) -> list[int]:
+    def hold_out(self, learner: LearnerState, data: TaskData) -> list[int]:
         """Take rows out of the memory, and say as many rows of the task."""
         memory, own = learner.memory, learner.randomness.method
         count = min(round(self.held_out * len(memory)), len(data.y) - 1)
-        if len(memory) and not count:
+        if len(memory) and not count and isinstance(learner.rule, BiasCorrected):
             self._warn_that_nothing_is_held_out(len(memory), len(data.y))
         order = torch.randperm(len(memory), generator=own).to(memory.device)
         kept, held = memory.rows(order[count:]), memory.rows(order[:count])
@@ -94,11 +92,11 @@ class BiC(TaskwiseMethod):
 
     def _warn_that_nothing_is_held_out(self, stored: int, rows: int) -> None:
         """Without rows to fit on, the rule takes the memory, where less of the bias shows."""
-        if self._warned or not self.held_out or not isinstance(self.inference, BiasCorrected):
+        if self._warned or not self.held_out:
             return
         self._warned = True
         warnings.warn(
-            f"{self.spec} fits its bias correction on rows that it was trained on: with {stored} "
+            f"{self.name} fits its bias correction on rows that it was trained on: with {stored} "
             f"rows in memory and {rows} in the task, held_out={self.held_out:g} holds none out; "
             "use a larger memory or a larger held_out",
             stacklevel=2,
@@ -117,16 +115,16 @@ class BiC(TaskwiseMethod):
         new_weight, old_weight = map(float, self.tensors[WEIGHTS])
         return new_weight * loss + old_weight * kept
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Fit the bias correction, then fill the memory anew."""
         assert data is not None
         memory = learner.memory
         raw, y = (self.tensors.pop(HELD_OUT + name) for name in (X, Y))
         if len(y):
             from_memory = {name: self.tensors.pop(FROM_MEMORY + name) for name in (X, Y, TASK)}
-            if isinstance(self.inference, BiasCorrected):
+            if isinstance(learner.rule, BiasCorrected):
                 raw = torch.cat([from_memory[X], raw])
-                self.inference.fit(learner, raw, torch.cat([from_memory[Y], y]))
+                learner.rule.fit(learner, raw, torch.cat([from_memory[Y], y]))
             slots = torch.arange(len(memory), len(memory) + len(y), device=memory.device)
             memory.put(slots, from_memory)
         rows = pooled(memory, data, task=torch.full_like(data.y, learner.task))

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from evenstream.bounds import Positive, Share
 from evenstream.core.classifier import evaluation_mode
-from evenstream.core.memory import X, Y
+from evenstream.core.memory import Placement, X, Y
 from evenstream.core.outputs import plain_batches
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.mro import MemoryOnly
-from evenstream.policies.storing import Placement, Update
+from evenstream.policies.storing import Storing
 
 IMPORTANCE = "importance"
 
@@ -37,7 +37,7 @@ class CLIB(MemoryOnly):
     keep: Share = 0.9
     """How much of the importance stays at each of them."""
 
-    def make_update(self) -> Update:
+    def make_storing(self) -> Storing:
         """Class-balanced, by importance."""
         return LeastImportantOfTheLargestClass()
 
@@ -64,7 +64,7 @@ class CLIB(MemoryOnly):
         self.tensors["losses"] = losses
 
 
-class LeastImportantOfTheLargestClass(Update):
+class LeastImportantOfTheLargestClass(Storing):
     """Every newcomer is admitted; a full memory gives up a sample of its largest class."""
 
     def place(self, step: Step, rows: Rows) -> Placement:

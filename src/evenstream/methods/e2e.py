@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,7 @@ from evenstream.bounds import Count, Factor
 from evenstream.core.classifier import Classifier
 from evenstream.core.optimizers import learning_rate
 from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.distillation import Temperature, distillation
@@ -22,9 +23,6 @@ from evenstream.methods.parts.taskwise import (
     balanced_batches,
     refill_by_class,
 )
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 
 @register("e2e")
@@ -73,22 +71,22 @@ class E2E(TaskwiseMethod):
             loss = loss + self.weight * kept
         return loss
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Balanced fine-tuning from the second task on, then fill the memory anew."""
-        assert data is not None and learner.network is not None and learner.optimizer is not None
+        assert data is not None
         if self.old_network is not None:
             with learning_rate(learner.optimizer, self.fine_tune_lr):
                 self.fine_tune(learner, learner.network, data)
         refill_by_class(learner, data, self.exemplars)
 
-    def fine_tune(self, learner: Learner, network: Classifier, data: TaskData) -> None:
+    def fine_tune(self, learner: LearnerState, network: Classifier, data: TaskData) -> None:
         """CE + weight·KD on all columns, from the network as the first stage has left it."""
         first_stage, seen = learner.copy_network(), len(learner.labels)
         classification = F.cross_entropy if self.form == "ce" else yes_or_no
         for rows in balanced_batches(learner, data, self.fine_tune_epochs):
             logits = network(rows.x)
             kept = distillation(logits, first_stage(rows.x)[:, :seen], self.temperature)
-            learner.optimise(classification(logits, rows.y) + self.weight * kept)
+            learner.update(classification(logits, rows.y) + self.weight * kept)
 
 
 def yes_or_no(logits: Tensor, labels: Tensor) -> Tensor:

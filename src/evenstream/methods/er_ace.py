@@ -8,9 +8,9 @@ from typing import Literal
 
 from torch import Tensor
 
+from evenstream.core.classes import class_mask
 from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
-from evenstream.policies.priors import class_mask
 
 
 @register("er-ace")

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.bounds import Factor, Positive
-from evenstream.core.part import Need, TaskData
+from evenstream.core.classes import pad_classes
+from evenstream.core.criterion import Need
+from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
-from evenstream.policies.priors import pad_classes
 from evenstream.policies.retrieval import draw_distinct
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 Labelled = tuple[Tensor, Tensor]
 STARTED = "started"
@@ -77,15 +76,15 @@ class ERCBA(Method):
         """Boundaries only if the second task has to be known."""
         return frozenset({"boundaries"} if self.start == "second-task" else ())
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Make the adaptor."""
         self._fit(learner)
 
-    def on_new_classes(self, learner: Learner, first: int) -> None:
+    def on_new_classes(self, learner: LearnerState, first: int) -> None:
         """Make room for more classes; what was learnt stays."""
         self._fit(learner)
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
         """The second task is one of the two signs to begin."""
         if self.start == "second-task" and learner.task > 0:
             self.tensors[STARTED] = torch.tensor(True)
@@ -97,9 +96,8 @@ class ERCBA(Method):
         assert isinstance(module, Adaptor)
         return module
 
-    def _fit(self, learner: Learner) -> None:
+    def _fit(self, learner: LearnerState) -> None:
         """An adaptor for the next power of two of classes, with the old weights in its corner."""
-        assert learner.network is not None
         n_classes = max(len(learner.labels), learner.network.head.out_features)
         if "adaptor" in self.modules and n_classes <= self.adaptor.inner.in_features:
             return
@@ -147,7 +145,7 @@ class ERCBA(Method):
         head, width = step.network.head, step.network.width
         weight, bias = head.weight[:width], head.bias[:width]
         loss = outer_loss(weight, bias, self.adaptor, groups[:2], groups[2], step.lr, head.logits)
-        step.optimise(loss, "adaptor")
+        step.update(loss, "adaptor")
 
 
 def outer_loss(

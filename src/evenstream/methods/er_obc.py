@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,15 +15,13 @@ from evenstream.core.heads import GrowingHead
 from evenstream.core.memory import Y
 from evenstream.core.optimizers import replace_parameter
 from evenstream.core.randomness import derive_seed
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import balanced_slots
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.policies.retrieval import draw_distinct
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 SURROGATE = "surrogate"
 
@@ -58,17 +56,17 @@ class EROBC(ER):
         """The network, and the surrogate head if there is one."""
         return ("network", SURROGATE) if self.surrogate_head else ("network",)
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Make the surrogate head."""
-        if not self.surrogate_head or learner.network is None:
+        if not self.surrogate_head:
             return
         real, options = learner.network.head, learner.options
         rows = max(real.out_features, len(learner.labels))
-        head = self.head.build(real.in_features, derive_seed(options.seed, SURROGATE), rows)
+        head = learner.head.build(real.in_features, derive_seed(options.seed, SURROGATE), rows)
         self.modules[SURROGATE] = head.to(learner.device)
         self.optimizers[SURROGATE] = learner.make_optimizer(head.parameters())
 
-    def on_new_classes(self, learner: Learner, first: int) -> None:
+    def on_new_classes(self, learner: LearnerState, first: int) -> None:
         """Let a copy of the surrogate head grow, so that a refused step still has the old one."""
         if not self.surrogate_head:
             return
@@ -102,4 +100,4 @@ class EROBC(ER):
         with frozen_statistics(step.network, self.correction_mode), torch.no_grad():
             features = step.network.features(rows.x)
         loss = F.cross_entropy(step.network.logits(features), rows.y)
-        step.optimise(self.correction_weight * loss, "head")
+        step.update(self.correction_weight * loss, "head")

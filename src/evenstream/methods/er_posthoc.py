@@ -30,6 +30,6 @@ class ERPostHoc(ER):
     """How much of the counts is kept at each step; 1 counts the whole stream alike, as for a fixed
     distribution."""
 
-    def make_inference(self) -> InferenceRule:
+    def make_rule(self) -> InferenceRule:
         """Post-hoc correction by the rows counted so far."""
         return PostHocCorrection(self.tau, self.decay)

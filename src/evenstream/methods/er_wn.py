@@ -8,6 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from evenstream.bounds import Factor
+from evenstream.core.heads import Head
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
@@ -32,14 +33,13 @@ class ERWN(ER):
     when: Literal["test", "train"] = "test"
     """Normalise when predicting only, or in training, too."""
 
-    def make_inference(self) -> InferenceRule:
+    def make_rule(self) -> InferenceRule:
         """Normalised weights."""
         return NormalisedWeights(self.power, self.keep_bias)
 
-    @property
-    def why_not(self) -> str | None:
+    def why_not(self, head: Head, rule: InferenceRule) -> str | None:
         """Logits that were not trained cannot predict."""
-        if self.when == "train" and not isinstance(self.inference, NormalisedWeights):
+        if self.when == "train" and not isinstance(rule, NormalisedWeights):
             return "when=train trains normalised weights, so only the rule normalised can predict"
         return None
 

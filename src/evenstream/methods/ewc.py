@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from evenstream.bounds import Factor, Share
-from evenstream.errors import InputError
 from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
+from evenstream.errors import InputError
 from evenstream.methods.base import register
 from evenstream.methods.fine_tune import FineTune
 from evenstream.methods.parts.fisher import (
@@ -21,9 +22,6 @@ from evenstream.methods.parts.fisher import (
     quadratic_penalty,
     rows_at_once,
 )
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 FISHER, ANCHOR, OFFSET = "fisher/", "anchor/", "offset"
 
@@ -74,10 +72,10 @@ class EWC(FineTune):
             if name.startswith(kind)
         }
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Measure the task's Fisher information and add it to what there is."""
         network = learner.network
-        assert network is not None and data is not None  # see `needs`
+        assert data is not None  # see `needs`
         size = rows_at_once(network)
         chunks = zip(torch.split(data.raw, size), torch.split(data.y, size), strict=True)
         rows = ((learner.preprocess.plain(raw), y) for raw, y in chunks)

@@ -17,6 +17,6 @@ class IL2M(ER):
 
     citation = "Belouadah and Popescu, IL2M: Class Incremental Learning With Dual Memory, 2019"
 
-    def make_inference(self) -> InferenceRule:
+    def make_rule(self) -> InferenceRule:
         """Rescaled probabilities."""
         return Rescaled()

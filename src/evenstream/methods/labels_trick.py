@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from evenstream.core.part import Need, TaskData
+from evenstream.core.classes import class_mask, pad_classes
+from evenstream.core.criterion import Need
+from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.fine_tune import FineTune
-from evenstream.policies.priors import class_mask, pad_classes
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 IN_TASK = "in_task"
 
@@ -53,6 +52,6 @@ class LabelsTrick(FineTune):
             self.tensors[IN_TASK] = present
         return logits.masked_fill(~present, -math.inf)
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
         """No class of the new task has arrived yet."""
         self.tensors[IN_TASK] = torch.zeros(0, dtype=torch.bool, device=learner.device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +11,11 @@ from torch import Tensor
 
 from evenstream.bounds import Count, Factor, Positive
 from evenstream.core.classifier import evaluation_mode
-from evenstream.core.heads import Head, cosines
+from evenstream.core.heads import Cosine, Head, cosines
 from evenstream.core.optimizers import learning_rate
 from evenstream.core.outputs import plain_outputs
 from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.lucir import adaptation
@@ -26,9 +26,7 @@ from evenstream.methods.parts.taskwise import (
     balanced_batches,
     refill_by_class,
 )
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+from evenstream.policies.rules import InferenceRule
 
 
 @register("lucir-full")
@@ -58,24 +56,22 @@ class LUCIRFull(TaskwiseMethod):
 
     def make_head(self) -> Head:
         """Cosines with a factor that is learned."""
-        return Head("cosine", head_scale=1.0, head_scale_learned=True)
+        return Cosine(scale=1.0, scale_learned=True)
 
-    @property
-    def why_not(self) -> str | None:
+    def why_not(self, head: Head, rule: InferenceRule) -> str | None:
         """Its terms are of cosines."""
-        if self.head.head == "cosine":
+        if isinstance(head, Cosine):
             return None
         return "lucir-full is made for a cosine head; leave head=cosine as it is"
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Leave out the last ReLU, if the network can."""
-        assert learner.network is not None
         if hasattr(learner.network.backbone, "final_relu"):
             learner.network.backbone.final_relu = False  # type: ignore[assignment]  # no tensor
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> Sequence[int] | None:
         """Imprint: rows of new classes point to the mean direction of their features."""
-        assert data is not None and learner.network is not None
+        assert data is not None
         if self.old_network is not None:
             known, weight = self.old_network.known, learner.network.head.weight
             new = data.y >= known
@@ -108,16 +104,16 @@ class LUCIRFull(TaskwiseMethod):
             with torch.no_grad():
                 step.network.head.weight[: len(frozen)] = frozen
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Fine-tune the head, if asked to; then fill the memory anew."""
-        assert data is not None and learner.network is not None and learner.optimizer is not None
+        assert data is not None
         if self.old_network is not None:
             with learning_rate(learner.optimizer, self.fine_tune_lr):
                 for rows in balanced_batches(learner, data, self.fine_tune_epochs):
                     with evaluation_mode(learner.network):
                         features = learner.network.features(rows.x)
                     loss = F.cross_entropy(learner.network.logits(features), rows.y)
-                    learner.optimise(loss, "head")
+                    learner.update(loss, "head")
         refill_by_class(learner, data, self.exemplars)
 
 

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
 from evenstream.bounds import Count
+from evenstream.core.criterion import Need
 from evenstream.core.memory import X, Y
-from evenstream.core.part import Need, TaskData
+from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
 from evenstream.policies.retrieval import Retrieval, Uniform, draw_distinct
-from evenstream.policies.storing import AtTaskEnd, Reservoir, Update, reservoir_slots
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+from evenstream.policies.storing import AtTaskEnd, Reservoir, Storing, reservoir_slots
 
 Mode = Literal["train", "eval"]
 TASK = "task"
@@ -87,11 +86,11 @@ class MIR(ER):
         """Maximally interfered retrieval."""
         return MaximallyInterfered(self.subsample, self.scoring, self.exclude_current)
 
-    def make_update(self) -> Update:
+    def make_storing(self) -> Storing:
         """Reservoir, at each step or at the end of the task."""
         return AtTaskEnd() if self.update_at_task_end else Reservoir()
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
         """Note which task it is."""
         self.tensors[TASK] = torch.tensor(learner.task, device=learner.device)
 
@@ -101,7 +100,7 @@ class MIR(ER):
             step.remember(task=self.tensors[TASK].expand(len(step.incoming)))
         return super().training_rows(step)
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Offer the whole task to the reservoir, if that was put off until now."""
         if not self.update_at_task_end:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from evenstream.bounds import Fading, Positive, Share, Within
 from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows, joint_view
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.contrast import nt_new, nt_same
@@ -21,9 +22,6 @@ from evenstream.methods.parts.projection import PROJECTION, add_projection
 from evenstream.methods.parts.rotations import pseudo_labels, rotations
 from evenstream.methods.parts.two_views import TwoViews
 from evenstream.policies.teachers import TaskEndTeacher, Teacher
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 PREVIOUS = "previous_projection"
 REPLAYED = "replayed"
@@ -64,10 +62,9 @@ class OCM(TwoViews):
         assert self.teacher is not None
         return self.teacher
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Make the second view and the projection; Adam gets the betas of the public code."""
         super().on_setup(learner)
-        assert learner.network is not None and learner.optimizer is not None
         size = learner.network.head.in_features
         add_projection(self, learner, nn.Linear(size, min(size, self.projection)))
         for optimizer in (learner.optimizer, self.optimizers[PROJECTION]):
@@ -75,12 +72,12 @@ class OCM(TwoViews):
                 if "betas" in group:
                     group["betas"] = (group["betas"][0], self.beta2)
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """The previous model has a projection, too."""
         if PROJECTION in self.modules:
             self.modules[PREVIOUS] = self.rebuild_module(learner, PREVIOUS)
 
-    def rebuild_module(self, learner: Learner, name: str) -> nn.Module:
+    def rebuild_module(self, learner: LearnerState, name: str) -> nn.Module:
         """A frozen copy of the projection."""
         return copy.deepcopy(self.modules[PROJECTION]).requires_grad_(False)
 

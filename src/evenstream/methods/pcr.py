@@ -8,11 +8,12 @@ from typing import Annotated
 from torch import Tensor
 
 from evenstream.bounds import Within
-from evenstream.core.heads import Head
+from evenstream.core.heads import Cosine, Head
 from evenstream.core.step import Step
-from evenstream.methods.adjustment import LogitAdjustment
 from evenstream.methods.base import register
 from evenstream.methods.parts.two_views import TwoViews
+from evenstream.policies.criteria import LogitAdjustedSoftmax
+from evenstream.policies.rules import InferenceRule
 
 
 @register("pcr")
@@ -42,21 +43,20 @@ class PCR(TwoViews):
 
     def make_head(self) -> Head:
         """Cosines over the temperature."""
-        return Head("cosine", 1 / self.temperature)
+        return Cosine(1 / self.temperature)
 
-    @property
-    def why_not(self) -> str | None:
+    def why_not(self, head: Head, rule: InferenceRule) -> str | None:
         """It is defined by cosines."""
-        if self.head.head == "cosine":
+        if isinstance(head, Cosine):
             return None
         return (
             "pcr contrasts rows with class weights by their cosines; with a linear head it is "
             "Logit Adjusted Softmax over two views, so use er-las"
         )
 
-    def make_adjustment(self) -> LogitAdjustment:
+    def make_criterion(self) -> LogitAdjustedSoftmax:
         """τ = 1, counted over the rows of the step."""
-        return LogitAdjustment()
+        return LogitAdjustedSoftmax()
 
     def loss(self, step: Step) -> Tensor | None:
         """The adjusted loss over both views of all rows."""

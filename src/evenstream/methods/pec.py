@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor, Positive
+from evenstream.core.classes import pad_classes
+from evenstream.core.criterion import Need
+from evenstream.core.heads import Head
 from evenstream.core.optimizers import learning_rate
-from evenstream.core.part import Need
 from evenstream.core.randomness import derive_seed
 from evenstream.core.rows import Rows
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 from evenstream.methods.parts.imitation import (
@@ -24,11 +27,7 @@ from evenstream.methods.parts.imitation import (
     squared_errors,
     stack_weights,
 )
-from evenstream.policies.rules import InferenceRule, Model, Outputs
-from evenstream.policies.priors import pad_classes
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
+from evenstream.policies.rules import InferenceContext, InferenceRule, Outputs
 
 TEACHER, UNTRAINED = "teacher", "untrained"
 SEEN, ANNOUNCED = "seen", "announced"
@@ -76,19 +75,15 @@ class PEC(Method):
         """The number of samples of each class only where the rate follows it."""
         return frozenset({"boundaries", "label_counts"} if self.schedule == "linear" else ())
 
-    def make_inference(self) -> InferenceRule:
+    def make_rule(self) -> InferenceRule:
         """The students decide."""
         return SmallestError(self)
 
-    @property
-    def why_not(self) -> str | None:
+    def why_not(self, head: Head, rule: InferenceRule) -> str | None:
         """Other rules ask a network that is not trained."""
-        if isinstance(self.inference, SmallestError):
+        if isinstance(rule, SmallestError):
             return None
-        return (
-            f"pec does not train the network that the rule {self.inference.name} asks; leave the "
-            "rule out"
-        )
+        return f"pec does not train the network that the rule {rule.name} asks; leave the rule out"
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """The incoming batch only."""
@@ -106,7 +101,7 @@ class PEC(Method):
             own, name = y == label, student_of(label)
             error = F.mse_loss(self.modules[name](x[own]), target[own])
             with learning_rate(self.optimizers[name], self.student_lr * self.rate(label)):
-                step.optimise(error, name)
+                step.update(error, name)
         if self.schedule == "linear":
             counts = torch.bincount(y, minlength=step.n_classes)
             self.tensors[SEEN] = counts + pad_classes(self.tensors[SEEN], step.n_classes)
@@ -118,10 +113,9 @@ class PEC(Method):
         seen = pad_classes(self.tensors[SEEN], label + 1)
         return remaining_share(int(seen[label]), int(self.tensors[ANNOUNCED][label]))
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Draw the teacher and the weights that all students begin with."""
-        assert learner.input_kind is not None
-        example = learner.input_kind.example().to(learner.device)
+        example = learner.kind_of_inputs.example().to(learner.device)
         inputs = learner.preprocess.plain(example).numel()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(learner.options.seed, "pec"))
@@ -131,7 +125,7 @@ class PEC(Method):
         self.modules[UNTRAINED] = student.to(learner.device).requires_grad_(False)
         self.add_students(0, len(learner.labels))
 
-    def on_new_classes(self, learner: Learner, first: int) -> None:
+    def on_new_classes(self, learner: LearnerState, first: int) -> None:
         """A student for each."""
         self.add_students(first, len(learner.labels))
         self.note_announced(learner)
@@ -144,12 +138,12 @@ class PEC(Method):
             optimizer = torch.optim.Adam(student.parameters(), self.student_lr)
             self.optimizers[student_of(label)] = optimizer
 
-    def on_epoch_start(self, learner: Learner) -> None:
+    def on_epoch_start(self, learner: LearnerState) -> None:
         """Every pass over a task's data begins with the full rate."""
         self.tensors[SEEN] = torch.zeros(0, dtype=torch.int64, device=learner.device)
         self.note_announced(learner)
 
-    def note_announced(self, learner: Learner) -> None:
+    def note_announced(self, learner: LearnerState) -> None:
         """How many samples each class seen so far has in this task."""
         counts = learner.task_counts or {}
         announced = [counts.get(label, 0) for label in learner.labels]
@@ -163,7 +157,7 @@ class SmallestError(InferenceRule):
         self.__post_init__()
         self.method = method
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """The weights of all students, in the order of their classes."""
         return stack_weights([self.method.modules[name] for name in self.method.optimizers])
 

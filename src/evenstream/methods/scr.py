@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.bounds import Positive, Within
+from evenstream.core.criterion import Need
+from evenstream.core.heads import Head
 from evenstream.core.memory import X, Y
-from evenstream.core.part import Need, TaskData
+from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows, joint_view
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.contrast import supervised_contrastive
@@ -20,9 +23,6 @@ from evenstream.methods.parts.projection import PROJECTION, add_projection
 from evenstream.methods.parts.two_views import TwoViews
 from evenstream.policies.rules import InferenceRule
 from evenstream.policies.rules.class_means import NearestClassMean
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 REVIEW_FACTOR = 0.1
 
@@ -51,21 +51,19 @@ class SCR(TwoViews):
         """A memory; boundaries for the review."""
         return frozenset({"memory", "boundaries"} if self.review else {"memory"})
 
-    def make_inference(self) -> InferenceRule:
+    def make_rule(self) -> InferenceRule:
         """Nearest class mean of the features, without the projection."""
         return NearestClassMean()
 
-    @property
-    def why_not(self) -> str | None:
+    def why_not(self, head: Head, rule: InferenceRule) -> str | None:
         """Other rules ask a head that is not trained."""
-        if isinstance(self.inference, NearestClassMean):
+        if isinstance(rule, NearestClassMean):
             return None
         return f"{self.name} does not train the head, so only the rule ncm can predict"
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Make the second view and the projection."""
         super().on_setup(learner)
-        assert learner.network is not None
         size = learner.network.head.in_features
         layers = nn.Linear(size, size), nn.ReLU(), nn.Linear(size, self.projection)
         add_projection(self, learner, nn.Sequential(*layers))
@@ -82,9 +80,9 @@ class SCR(TwoViews):
         embeddings = F.normalize(self.modules[PROJECTION](features), dim=1)
         return supervised_contrastive(embeddings, labels, self.temperature)
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """The review: the memory in random order, in batches of the size of a step."""
-        if not self.review or learner.network is None:
+        if not self.review or not learner.built:
             return
         memory, randomness, options = learner.memory, learner.randomness, learner.options
         order = torch.randperm(len(memory), generator=randomness.method)
@@ -93,4 +91,4 @@ class SCR(TwoViews):
             rows = Rows(stored[X], stored[Y], learner.preprocess, randomness.augment)
             features = learner.network.features(joint_view(self.two_views(rows)))
             loss = self.contrast(features, rows.y.repeat(2))
-            learner.optimise(REVIEW_FACTOR * loss, *self.trained_groups)
+            learner.update(REVIEW_FACTOR * loss, *self.trained_groups)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Count
-from evenstream.core.part import Need, TaskData
+from evenstream.core.criterion import Need
+from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 from evenstream.methods.parts.distillation import Temperature, distillation
 from evenstream.policies.teachers import PeriodicTeacher, TaskEndTeacher, Teacher
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 FIRST_TASK, TASK = "first_task", "task"
 
@@ -89,11 +88,11 @@ class SSIL(Method):
                 )
         return total
 
-    def on_new_classes(self, learner: Learner, first: int) -> None:
+    def on_new_classes(self, learner: LearnerState, first: int) -> None:
         """Note in which task they came."""
         new = torch.full((len(learner.labels) - first,), learner.task, device=learner.device)
         self.tensors[FIRST_TASK] = torch.cat([self.tensors.get(FIRST_TASK, new[:0]), new])
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
         """Note which task it is."""
         self.tensors[TASK] = torch.tensor(learner.task)

@@ -1,4 +1,4 @@
-"""The criterion slot: what a method's cross-entropy term is computed with.
+"""Criteria: what a method's cross-entropy term is computed with.
 
 Every criterion has the two-step form: `observe` the labels of the rows that a step trains on, once,
 then `score` rows, as often as the method has forwards. Plain cross-entropy ignores what it
@@ -9,22 +9,20 @@ why `-las` works on any of them.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evenstream.core.classes import pad_classes
+from evenstream.core.criterion import Need, Reduction
 from evenstream.errors import InputError
-from evenstream.core.part import Need
-from evenstream.policies.priors import MacroPrior, PriorEstimator, SlidingWindow, pad_classes
-
-Reduction = Literal["mean", "sum", "none"]
-
+from evenstream.policies.priors import MacroPrior, PriorEstimator, SlidingWindow
 
 MANY_CLASSES = 1024
-"""From so many classes on, those without a prior are left out before the softmax."""
+"""With at least this many classes, those without a prior are left out before the softmax."""
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
@@ -40,17 +38,19 @@ class CrossEntropy(nn.Module):
         if reduction not in ("mean", "sum", "none"):
             raise InputError(f"reduction must be mean, sum or none, got {reduction!r}")
         self.reduction = reduction
+        self.in_use = False
+        """Whether a learner has it, with what it has observed."""
 
     @property
     def needs(self) -> frozenset[Need]:
         """Nothing from the stream."""
         return frozenset()
 
+    def start(self, seed: int) -> None:
+        """A learner with this seed begins to use it."""
+
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Cross-entropy keeps no statistics."""
-
-    def forget_last(self) -> None:
-        """Undo the last `observe` (the step it belonged to was refused)."""
 
     def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The loss of these rows."""
@@ -62,8 +62,17 @@ class CrossEntropy(nn.Module):
         """The loss of these rows."""
         return self.score(logits, labels)
 
-    def tell(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
+    def set_task_counts(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
         """Hear label counts of the task and the memory (only if `needs` asks for them)."""
+
+    def mark(self) -> Any:
+        """Nothing to note."""
+
+    def restore(self, mark: Any) -> None:
+        """Undo what was observed since the mark (the step was refused)."""
+
+    def settle(self) -> None:
+        """Nothing is kept for the mark."""
 
     def state(self) -> dict[str, Any]:
         """The statistics kept, for checkpoints."""
@@ -140,6 +149,10 @@ class LogitAdjustedSoftmax(CrossEntropy):
         """What the stream must tell the prior's estimator."""
         return self.prior.needs
 
+    def start(self, seed: int) -> None:
+        """Tell the estimator."""
+        self.prior.start(seed)
+
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Count the labels of the rows that the coming step trains on."""
         self._check(labels, n_classes)
@@ -159,9 +172,13 @@ class LogitAdjustedSoftmax(CrossEntropy):
                 "their number may only grow"
             )
 
-    def forget_last(self) -> None:
-        """Undo the last `observe`."""
-        self.prior.forget_last()
+    def mark(self) -> Any:
+        """The estimator's."""
+        return self.prior.mark()
+
+    def restore(self, mark: Any) -> None:
+        """Undo what was observed since."""
+        self.prior.restore(mark)
 
     def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The loss of rows whose labels have been observed."""
@@ -220,10 +237,10 @@ class LogitAdjustedSoftmax(CrossEntropy):
             )
         return None
 
-    def tell(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
+    def set_task_counts(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
         """Hand the counts to the macro prior."""
         if isinstance(self.prior, MacroPrior):
-            self.prior.tell(stream, memory, incoming, replayed)
+            self.prior.set_task_counts(stream, memory, incoming, replayed)
 
     def state(self) -> dict[str, Any]:
         """The estimator's state."""

@@ -13,22 +13,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from evenstream.errors import InputError
-from evenstream.core.part import Need
+from evenstream.core.classes import pad_classes
+from evenstream.core.criterion import Need
 from evenstream.core.randomness import make_generator
-
-
-def pad_classes(weights: Tensor, n_classes: int) -> Tensor:
-    """Append zeros until there is one entry for each of `n_classes` classes."""
-    missing = n_classes - weights.shape[0]
-    return torch.nn.functional.pad(weights, (0, missing)) if missing > 0 else weights
-
-
-def class_mask(labels: Tensor, n_classes: int) -> Tensor:
-    """True for each of `n_classes` classes that is among the labels."""
-    mask = torch.zeros(n_classes, dtype=torch.bool, device=labels.device)
-    mask[labels] = True
-    return mask
+from evenstream.errors import InputError
 
 
 class PriorEstimator:
@@ -42,13 +30,20 @@ class PriorEstimator:
         """What the stream must tell."""
         return frozenset()
 
+    def start(self, seed: int) -> None:
+        """A learner with this seed begins to use it."""
+
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Take in the labels of one step's training rows."""
         raise NotImplementedError
 
-    def forget_last(self) -> None:
-        """Undo the last `observe` (the step it belonged to was refused)."""
-        raise NotImplementedError
+    def mark(self) -> Any:
+        """Note how it is now, for `restore`; by default its whole state."""
+        return self.state()
+
+    def restore(self, mark: Any) -> None:
+        """Go back to the mark: the step that was observed since was refused."""
+        self.load_state(mark)
 
     def weights(self) -> Tensor:
         """One weight for each class observed so far; classes beyond have weight 0."""
@@ -76,25 +71,24 @@ class SlidingWindow(PriorEstimator):
         self.window = window
         self._batches: deque[Tensor] = deque()
         self._counts = torch.zeros(0, dtype=torch.int64)
-        self._before: tuple[Tensor, Tensor | None] = (self._counts, None)
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Push a batch of class indices; the oldest leaves once `window` are held."""
-        before, gone = self._counts, None
-        counts = pad_classes(before.to(labels.device), n_classes)
+        counts = pad_classes(self._counts.to(labels.device), n_classes)
         self._counts = counts + torch.bincount(labels, minlength=counts.shape[0])
         self._batches.append(labels.detach().clone())
         if len(self._batches) > self.window:
             gone = self._batches.popleft().to(labels.device)
             self._counts -= torch.bincount(gone, minlength=self._counts.shape[0])
-        self._before = before, gone
 
-    def forget_last(self) -> None:
-        """Take the newest batch out again and let the one that left back in."""
-        self._counts, gone = self._before
-        self._batches.pop()
-        if gone is not None:
-            self._batches.appendleft(gone)
+    def mark(self) -> Any:
+        """The counts and batches, which are never changed in place."""
+        return self._counts, tuple(self._batches)
+
+    def restore(self, mark: Any) -> None:
+        """The counts and batches of then."""
+        self._counts, batches = mark
+        self._batches = deque(batches)
 
     def weights(self) -> Tensor:
         """The counts n_c."""
@@ -118,17 +112,18 @@ class SlidingWindow(PriorEstimator):
 
 
 class _WeightVector(PriorEstimator):
-    """An estimator whose whole state is one weight a class; `_set` replaces it."""
+    """An estimator whose whole state is one weight a class, replaced at each step."""
 
     def __init__(self) -> None:
-        self._weights = self._before = torch.zeros(0)
+        self._weights = torch.zeros(0)
 
-    def _set(self, weights: Tensor) -> None:
-        self._before, self._weights = self._weights, weights
+    def mark(self) -> Any:
+        """The weights."""
+        return self._weights
 
-    def forget_last(self) -> None:
-        """Back to the weights before the last change."""
-        self._weights = self._before
+    def restore(self, mark: Any) -> None:
+        """The weights of then."""
+        self._weights = mark
 
     def weights(self) -> Tensor:
         """The weights as they are."""
@@ -160,7 +155,7 @@ class ExponentialWindow(_WeightVector):
         """Fade what was there and add the batch."""
         weights = pad_classes(self._weights.to(labels.device), n_classes)
         counts = torch.bincount(labels, minlength=weights.shape[0])
-        self._set(self.decay * weights + counts)
+        self._weights = self.decay * weights + counts
 
 
 class RandomPrior(PriorEstimator):
@@ -172,18 +167,23 @@ class RandomPrior(PriorEstimator):
 
     is_estimate = False
 
-    def __init__(self, seed: int = 0, redraw: int = 1) -> None:
+    def __init__(self, seed: int | None = None, redraw: int = 1) -> None:
         if isinstance(redraw, bool) or not isinstance(redraw, int) or redraw < 1:
             raise InputError(f"redraw must be a whole number of steps, 1 or more, got {redraw!r}")
         self.redraw, self._steps = redraw, 0
-        self._generator = make_generator(seed, "random-prior")
+        self.seed = seed
+        """None: that of the learner, or 0 without one."""
+        self.start(0)
         self._seen = torch.zeros(0, dtype=torch.bool)
         self._weights = torch.zeros(0)
-        self._before: dict[str, Any] = {}
+
+    def start(self, seed: int) -> None:
+        """Draw by the learner's seed, unless there is one of its own."""
+        own = seed if self.seed is None else self.seed
+        self._generator = make_generator(own, "random-prior")
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Remember which classes exist and draw a new prior over them."""
-        self._before = self.state()
         seen = pad_classes(self._seen.to(labels.device), n_classes).clone()
         seen[labels] = True
         self._seen = seen
@@ -194,10 +194,6 @@ class RandomPrior(PriorEstimator):
             drawn = torch.where(kept > 0, kept, drawn)
         self._weights = drawn
         self._steps += 1
-
-    def forget_last(self) -> None:
-        """Back to the last draw, generator included."""
-        self.load_state(self._before)
 
     def weights(self) -> Tensor:
         """This step's draw."""
@@ -223,12 +219,13 @@ class MacroPrior(_WeightVector):
     """Ablation "Macro": the prior computed from the whole task and the whole memory.
 
     π_c = (b·p_stream(c) + m·p_memory(c)) / (b + m), with p_stream the true label distribution of
-    the current task (an oracle) and p_memory that of the memory now. Call `tell` before `observe`.
+    the current task (an oracle) and p_memory that of the memory now. Call
+    `set_task_counts` before `observe`.
     """
 
     needs = frozenset({"label_counts"})
 
-    def tell(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
+    def set_task_counts(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
         """Compute the prior from label counts of the task and of the memory, and b and m."""
         n_classes = max(stream.shape[0], memory.shape[0])
         stream = pad_classes(stream.double(), n_classes)
@@ -236,7 +233,7 @@ class MacroPrior(_WeightVector):
         mixture = incoming * stream / stream.sum()
         if replayed:
             mixture = mixture + replayed * memory / memory.sum()
-        self._set((mixture / (incoming + replayed)).float())
+        self._weights = (mixture / (incoming + replayed)).float()
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
-        """Nothing to count: `tell` has said it all."""
+        """Nothing to count: `set_task_counts` has said it all."""

@@ -1,17 +1,13 @@
-"""The retrieval slot: which stored rows a step replays."""
+"""Retrieval policies: which stored rows a step replays."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 
 from evenstream.core.part import Part
 from evenstream.core.rows import Rows
-
-if TYPE_CHECKING:
-    from evenstream.core.step import Step
+from evenstream.core.step import Step
 
 PERMUTE_UP_TO = 4096
 """Below this size a whole permutation is cheaper than looking for repeated draws."""
@@ -36,7 +32,7 @@ class Uniform(Retrieval):
 class OncePerEpoch(Retrieval):
     """Every stored row comes back once in an epoch, at random: task and memory shuffled together.
 
-    A row is due with a position in the epoch's incoming rows, so the sizes of batches may vary.
+    Each stored row is assigned a position in the epoch, so the sizes of batches may vary.
     Where a stream leaves out the short batch at the end, the rows due in it are left out with it,
     as they would be if task and memory were one shuffled set; the next epoch draws anew.
 

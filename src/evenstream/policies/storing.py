@@ -1,31 +1,16 @@
-"""The update slot: which offered rows enter the memory, and into which slots."""
+"""Storing policies: which offered rows enter the memory, and into which slots."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 
-from evenstream.core.memory import Memory
+from evenstream.core.memory import Memory, Placement
 from evenstream.core.rows import Rows
-
-if TYPE_CHECKING:
-    from evenstream.core.step import Step
+from evenstream.core.step import Step
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Row `rows[i]` of those offered goes to slot `slots[i]`; slots are distinct."""
-
-    slots: Tensor
-    rows: Tensor
-    fields: dict[str, Tensor] = field(default_factory=dict)
-    """Values that the rule itself keeps with each placed row (scores, importance, ...)."""
-
-
-class Update:
+class Storing:
     """Decides where rows go; the learner writes them."""
 
     def place(self, step: Step, rows: Rows) -> Placement:
@@ -33,7 +18,7 @@ class Update:
         raise NotImplementedError
 
 
-class Reservoir(Update):
+class Reservoir(Storing):
     """Every sample seen so far is in memory with the same probability."""
 
     def place(self, step: Step, rows: Rows) -> Placement:
@@ -42,7 +27,7 @@ class Reservoir(Update):
         return Placement(slots.to(rows.y.device), chosen.to(rows.y.device))
 
 
-class AtTaskEnd(Update):
+class AtTaskEnd(Storing):
     """Nothing enters the memory in a step; the method fills it when the task is over."""
 
     def place(self, step: Step, rows: Rows) -> Placement:

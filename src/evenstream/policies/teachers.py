@@ -1,8 +1,6 @@
-"""The teacher slot: an earlier or averaged network that a loss compares the student with."""
+"""Teachers: an earlier or averaged network that a loss compares the student with."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,10 +8,8 @@ from torch import Tensor
 from evenstream.core.averaging import moved_average
 from evenstream.core.classifier import Classifier, frozen_copy
 from evenstream.core.part import Part, TaskData
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
-    from evenstream.core.step import Step
+from evenstream.core.state import LearnerState
+from evenstream.core.step import Step
 
 NETWORK, KNOWN = "network", "known"
 
@@ -51,9 +47,9 @@ class TaskEndTeacher(Teacher):
 
     needs = frozenset({"boundaries"})
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Copy the network, if the task had any data."""
-        if learner.network is not None:
+        if learner.built:
             self.follow(learner.network, len(learner.labels))
 
 

@@ -12,8 +12,8 @@ import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import write_atomically
-from evenstream.text import option_types
 from evenstream.streams.schedules import Schedule
+from evenstream.text import option_types
 
 CONFIG = "config.toml"
 COMPARISON = "comparison.toml"

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from evenstream import metrics
 from evenstream.core.inputs import check_inputs
-from evenstream.learner.learner import Learner
 from evenstream.core.outputs import PREDICT_BATCH
+from evenstream.learner.learner import Learner
 from evenstream.streams import Stream
 from evenstream.streams.base import Indices, stream_generator
 

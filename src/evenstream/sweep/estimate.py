@@ -9,13 +9,14 @@ from statistics import fmean
 from typing import Any
 
 from evenstream.run.config import RunConfig
+from evenstream.text import MethodText
 
 _same_place = attrgetter("stream", "network", "device")
 _same_length = attrgetter("stream", "batch", "batch_schedule", "tasks", "epochs")
 
 
 def _same_method(config: RunConfig) -> tuple[Any, ...]:
-    return config.method.partition(":")[0], *_same_place(config)
+    return MethodText.read(config.method).name, *_same_place(config)
 
 
 def _same_work(config: RunConfig) -> tuple[Any, ...]:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.errors import DataError, InputError, UnknownName
-from evenstream.text import write_option
 from evenstream.run.config import RunConfig
 from evenstream.streams.base import Protocol
 from evenstream.streams.catalogue import PROTOCOLS
 from evenstream.streams.opening import absolute_name, read_spec, with_options
+from evenstream.text import MethodText, write_option
 
 Value = str | int | float | bool
 
@@ -206,7 +206,7 @@ def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
     """Everything but the seed that a run's configuration needs."""
     values: dict[str, Any] = dict(given)
     method, stream = (_taken_options(values, name) for name in WITH_OPTIONS)
-    values["method"] = _method_with(values["method"], method)
+    values["method"] = str(MethodText.read(values["method"]).with_options(*method))
     values["stream"] = absolute_name(with_options(values["stream"], stream))
     if values.get("weights") == TO_BE_GIVEN:
         values |= {"weights": "", "weights_sha256": TO_BE_GIVEN}
@@ -222,13 +222,6 @@ def _taken_options(values: dict[str, Any], name: str) -> list[str]:
     """Take the entries `name:OPTION` out, written as `OPTION=VALUE`."""
     keys = [key for key in values if key.startswith(f"{name}:")]
     return [write_option(key.partition(":")[2], values.pop(key)) for key in keys]
-
-
-def _method_with(spec: str, options: Sequence[str]) -> str:
-    written, at, rule = spec.partition("@")
-    name, _, own = written.partition(":")
-    every = ",".join(filter(None, [own, *options]))
-    return name + (f":{every}" if every else "") + at + rule
 
 
 def _protocol(values: Mapping[str, Any]) -> Protocol:

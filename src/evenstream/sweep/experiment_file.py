@@ -53,7 +53,6 @@ from typing import Any
 
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.measures import ENTRIES
-from evenstream.text import option_types
 from evenstream.run.config import RunConfig
 from evenstream.sweep.experiment import (
     WITH_OPTIONS,
@@ -64,6 +63,7 @@ from evenstream.sweep.experiment import (
     Scale,
     Value,
 )
+from evenstream.text import option_types
 
 METRICS = (*ENTRIES, "prediction_share", "average_accuracy", "accuracy_matrix")
 """Entries of `metrics.json` that an experiment may report."""

@@ -58,13 +58,15 @@ def canonical(config: RunConfig) -> RunConfig:
 
 @cache
 def _method(spec: str) -> str:
-    from evenstream.methods import make_method
+    from evenstream.composition import compose
+    from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
 
-    method = make_method(spec)
-    own = method.make_adjustment()
-    if own is None and method.adjustment is not None and method.adjustment.tau == 0:
-        method.adjustment = None
-    return method.spec
+    composition = compose(spec)
+    criterion, own = composition.criterion, composition.method.make_criterion()
+    if isinstance(criterion, LogitAdjustedSoftmax) and not criterion.tau:
+        if not isinstance(own, LogitAdjustedSoftmax):
+            composition = replace(composition, criterion=CrossEntropy())
+    return composition.text
 
 
 @cache

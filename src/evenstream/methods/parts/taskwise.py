@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,15 +13,13 @@ from evenstream.core.memory import Memory, X, Y
 from evenstream.core.outputs import plain_outputs
 from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows
+from evenstream.core.state import LearnerState
 from evenstream.methods.base import Method
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.exemplars import choose_exemplars, herding_order
 from evenstream.policies.retrieval import OncePerEpoch, Retrieval, Uniform
+from evenstream.policies.storing import AtTaskEnd, Storing
 from evenstream.policies.teachers import TaskEndTeacher, Teacher
-from evenstream.policies.storing import AtTaskEnd, Update
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 Exemplars = Literal["random", "herding"]
 ROWS = "rows"
@@ -42,7 +40,7 @@ class TaskwiseMethod(Method):
         """As `mix` says."""
         return OncePerEpoch(self) if self.mix == "joint" else Uniform()
 
-    def make_update(self) -> Update:
+    def make_storing(self) -> Storing:
         """None within a task."""
         return AtTaskEnd()
 
@@ -55,20 +53,20 @@ class TaskwiseMethod(Method):
         """The teacher; there is none in the first task."""
         return self.teacher if self.teacher and self.teacher.known else None
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> Sequence[int] | None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> Sequence[int] | None:
         """Note how many rows an epoch has."""
         assert data is not None
         self.tensors[ROWS] = torch.tensor(len(data.y))
         return None
 
-    def on_epoch_start(self, learner: Learner) -> None:
+    def on_epoch_start(self, learner: LearnerState) -> None:
         """Shuffle the memory into the epoch."""
-        if isinstance(self.retrieval, OncePerEpoch):
+        if isinstance(learner.retrieval, OncePerEpoch):
             rows = int(self.tensors[ROWS])
-            self.retrieval.shuffle(len(learner.memory), rows, learner.randomness.retrieve)
+            learner.retrieval.shuffle(len(learner.memory), rows, learner.randomness.retrieve)
 
 
-def balanced_batches(learner: Learner, data: TaskData, epochs: int) -> Iterator[Rows]:
+def balanced_batches(learner: LearnerState, data: TaskData, epochs: int) -> Iterator[Rows]:
     """Batches with the same number of rows of each class, for fine-tuning at a task's end.
 
     All of the memory, and as many rows of each class that it does not have, drawn anew for every
@@ -87,7 +85,7 @@ def balanced_batches(learner: Learner, data: TaskData, epochs: int) -> Iterator[
             yield Rows(raw[rows], y[rows], learner.preprocess, learner.randomness.augment)
 
 
-def refill_by_class(learner: Learner, data: TaskData, exemplars: Exemplars) -> None:
+def refill_by_class(learner: LearnerState, data: TaskData, exemplars: Exemplars) -> None:
     """Let the memory keep the same number of rows of each class, old and new."""
     rows = pooled(learner.memory, data)
     order = _herded(learner, rows, data.y) if exemplars == "herding" else None
@@ -102,7 +100,7 @@ def pooled(memory: Memory, data: TaskData, **fields: Tensor) -> dict[str, Tensor
 
 
 def refill(
-    learner: Learner, rows: dict[str, Tensor], groups: Tensor, order: Tensor | None = None
+    learner: LearnerState, rows: dict[str, Tensor], groups: Tensor, order: Tensor | None = None
 ) -> None:
     """Let the memory hold the same number of these rows of each group and nothing else."""
     memory, own = learner.memory, learner.randomness.method
@@ -112,7 +110,7 @@ def refill(
     memory.put(slots, {name: values[chosen] for name, values in rows.items()})
 
 
-def _herded(learner: Learner, rows: dict[str, Tensor], fresh: Tensor) -> Tensor:
+def _herded(learner: LearnerState, rows: dict[str, Tensor], fresh: Tensor) -> Tensor:
     """Positions in the order to keep them: classes with fresh rows herded, others as they were."""
     is_fresh = torch.isin(rows[Y], fresh)
     positions = is_fresh.nonzero().squeeze(1)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from evenstream.augment import Preprocess
-from evenstream.core.part import Need
+from evenstream.core.criterion import Need
 from evenstream.core.rows import Rows
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import Method
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 
 @dataclass
@@ -31,11 +29,10 @@ class TwoViews(Method):
         """A memory to replay from."""
         return frozenset({"memory"})
 
-    def on_setup(self, learner: Learner) -> None:
+    def on_setup(self, learner: LearnerState) -> None:
         """Make the second view; normalisation and size are the learner's."""
         self.augmented = common = learner.preprocess
-        assert learner.input_kind is not None
-        if self.view == "own" and len(learner.input_kind.shape) == 3:
+        if self.view == "own" and len(learner.kind_of_inputs.shape) == 3:
             size = "" if common.size is None else f"@{common.size}"
             self.augmented = Preprocess(self.own_view.format(size=size), common.mean, common.std)
 

@@ -1,6 +1,6 @@
-"""The inference slot: how an input's features and logits become a score for each class."""
+"""Inference rules: how an input's features and logits become a score for each class."""
 
-from evenstream.core.outputs import Model, Outputs
+from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.policies.rules.argmax import ArgMax
 from evenstream.policies.rules.bias_correction import BiasCorrected
 from evenstream.policies.rules.class_means import NearestClassMean
@@ -8,20 +8,19 @@ from evenstream.policies.rules.moving_average import MovingAverage
 from evenstream.policies.rules.normalised_weights import NormalisedWeights
 from evenstream.policies.rules.post_hoc import PostHocCorrection
 from evenstream.policies.rules.rescaling import Rescaled
-from evenstream.policies.rules.rule import RULES, InferenceRule, make_rule, register_rule
+from evenstream.policies.rules.rule import RULES, InferenceRule, register_rule
 
 __all__ = [
     "RULES",
     "ArgMax",
     "BiasCorrected",
+    "InferenceContext",
     "InferenceRule",
-    "Model",
     "MovingAverage",
     "NearestClassMean",
     "NormalisedWeights",
     "Outputs",
     "PostHocCorrection",
     "Rescaled",
-    "make_rule",
     "register_rule",
 ]

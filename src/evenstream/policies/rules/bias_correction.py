@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from evenstream.bounds import Count, Factor
-from evenstream.errors import NonFiniteLoss
 from evenstream.core.memory import X, Y
-from evenstream.core.outputs import Model, Outputs, plain_outputs
+from evenstream.core.outputs import InferenceContext, Outputs, plain_outputs
 from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
+from evenstream.errors import NonFiniteLoss
 from evenstream.policies.rules.rule import InferenceRule, register_rule
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 CURRENT, CORRECTION = "current", "correction"
 
@@ -44,7 +42,7 @@ class BiasCorrected(InferenceRule):
         """The factors and the summands of all classes' logits, while there is a correction."""
         return self.tensors.get(CORRECTION)
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
         """Only the newest correction is active, and the new task has none yet."""
         for name in (CURRENT, CORRECTION):
             self.tensors.pop(name, None)
@@ -54,7 +52,7 @@ class BiasCorrected(InferenceRule):
         before = self.tensors.get(CURRENT, step.incoming.y[:0])
         self.tensors[CURRENT] = torch.unique(torch.cat([before, step.incoming.y]))
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Fit on the memory, unless the method has fitted on rows that it held out."""
         if self.correction is None and len(learner.memory):
             labels = learner.memory.field(Y)
@@ -62,7 +60,7 @@ class BiasCorrected(InferenceRule):
             self.fit(learner, learner.memory.field(X), labels, 1 / counts.clamp_min(1))
 
     def fit(
-        self, learner: Learner, raw: Tensor, y: Tensor, class_weights: Tensor | None = None
+        self, learner: LearnerState, raw: Tensor, y: Tensor, class_weights: Tensor | None = None
     ) -> None:
         """Fit α and β on these rows, un-augmented; the network does not change.
 
@@ -87,7 +85,7 @@ class BiasCorrected(InferenceRule):
         unchanged = bias.new_tensor([1.0, 0.0])
         self.tensors[CORRECTION] = torch.where(current, bias.unsqueeze(1), unchanged.unsqueeze(1))
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """Factors and summands."""
         return self.correction
 

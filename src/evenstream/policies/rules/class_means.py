@@ -13,7 +13,7 @@ from torch import Tensor
 from evenstream.bounds import Factor
 from evenstream.core.heads import cosines
 from evenstream.core.memory import X, Y
-from evenstream.core.outputs import Model, Outputs, plain_batches
+from evenstream.core.outputs import InferenceContext, Outputs, plain_batches
 from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 
@@ -33,17 +33,17 @@ class NearestClassMean(InferenceRule):
     scale: Factor = 10.0
     """The factor on the cosines; only probabilities depend on it."""
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """The classes in memory, and the sum of each one's features, which points as the mean does.
 
         Un-augmented, in eval mode.
         """
-        memory, network = model.memory, model.network
+        memory, network = context.memory, context.network
         if not len(memory):
             return None
         classes, which = torch.unique(memory.field(Y), return_inverse=True)
         sums = torch.zeros(len(classes), network.head.in_features, device=memory.device)
-        batches = plain_batches(model.preprocess, memory.field(X))
+        batches = plain_batches(context.preprocess, memory.field(X))
         features = torch.cat([network.features(x) for x in batches])
         return classes, sums.index_add_(0, which, F.normalize(features, dim=1))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evenstream.bounds import Fading
 from evenstream.core.averaging import moved_average
-from evenstream.core.outputs import Model, Outputs
+from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.step import Step
 from evenstream.policies.rules.rule import InferenceRule, register_rule
 
@@ -38,9 +38,9 @@ class MovingAverage(InferenceRule):
         average = self.modules.get(self.AVERAGE)
         self.modules[self.AVERAGE] = moved_average(average, step.network, self.decay)
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """The average."""
-        return self.modules.get(self.AVERAGE, model.network)
+        return self.modules.get(self.AVERAGE, context.network)
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
         """The average's logits; a class that it has not met yet cannot win."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.core.outputs import Model, Outputs
+from evenstream.core.heads import Cosine, Head
+from evenstream.core.outputs import InferenceContext, Outputs
+from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.rules.rule import InferenceRule, register_rule
-
-if TYPE_CHECKING:
-    from evenstream.methods.base import Method
 
 
 @register_rule("normalised")
@@ -31,15 +30,15 @@ class NormalisedWeights(InferenceRule):
         norms = weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
         return F.linear(features, weight / norms**self.power, bias if self.keep_bias else None)
 
-    def why_not_with(self, method: Method) -> str | None:
+    def why_not_with(self, criterion: CrossEntropy, head: Head) -> str | None:
         """A cosine head's weights have no length that counts."""
-        if method.head.head == "cosine":
+        if isinstance(head, Cosine):
             return "in a cosine head no class wins by a longer weight; use the rule argmax"
         return None
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """The head."""
-        return model.network.head.weight, model.network.head.bias
+        return context.network.head.weight, context.network.head.bias
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
         """The normalised logits of the seen classes."""

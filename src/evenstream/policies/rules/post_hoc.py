@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from evenstream.bounds import Factor, Share
-from evenstream.core.outputs import Model, Outputs
+from evenstream.core.classes import pad_classes
+from evenstream.core.heads import Head
+from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.step import Step
+from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
 from evenstream.policies.rules.rule import InferenceRule, register_rule
-from evenstream.policies.priors import pad_classes
-
-if TYPE_CHECKING:
-    from evenstream.methods.base import Method
 
 NOT_TWICE = (
     "Logit Adjusted Softmax has taken the class frequencies out in training already; "
@@ -48,12 +47,12 @@ class PostHocCorrection(InferenceRule):
             counts += self.decay * pad_classes(self.tensors[self.COUNTS], len(counts))
         self.tensors[self.COUNTS] = counts
 
-    def why_not_with(self, method: Method) -> str | None:
+    def why_not_with(self, criterion: CrossEntropy, head: Head) -> str | None:
         """The frequencies must not leave twice."""
-        adjusted = method.adjustment is not None and method.adjustment.tau > 0
+        adjusted = isinstance(criterion, LogitAdjustedSoftmax) and criterion.tau > 0
         return NOT_TWICE if adjusted else None
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """The counts."""
         return self.tensors.get(self.COUNTS, torch.zeros(0))
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.core.outputs import Model, Outputs
+from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.part import TaskData
+from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.policies.rules.rule import InferenceRule, register_rule
-
-if TYPE_CHECKING:
-    from evenstream.learner.learner import Learner
 
 OLD, FIRST, OWN, TOP = "old", "first", "own", "top"
 LEAST = 1e-6
@@ -34,12 +32,12 @@ class Rescaled(InferenceRule):
 
     needs = frozenset({"boundaries", "memory"})
 
-    def on_task_start(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
         """Classes whose first task is over are old from now on."""
         old = self.tensors[FIRST].shape[1] if FIRST in self.tensors else 0
         self.tensors[OLD] = torch.tensor(old)
 
-    def on_epoch_start(self, learner: Learner) -> None:
+    def on_epoch_start(self, learner: LearnerState) -> None:
         """Sum up anew."""
         for name in (OWN, TOP):
             self.tensors.pop(name, None)
@@ -63,7 +61,7 @@ class Rescaled(InferenceRule):
         sums = F.pad(sums, (0, width - sums.shape[1]))
         self.tensors[name] = sums.index_add(1, columns, added)
 
-    def on_task_end(self, learner: Learner, data: TaskData | None) -> None:
+    def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Keep the two means of each class that was new."""
         if OWN not in self.tensors:
             return
@@ -77,7 +75,7 @@ class Rescaled(InferenceRule):
         sums = self.tensors[name]
         return sums[0] / sums[1]
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """Logarithms of old classes' factors: added to logits they multiply probabilities."""
         old = int(self.tensors.get(OLD, 0))
         if not old or OWN not in self.tensors:

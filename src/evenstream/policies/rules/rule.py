@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
 from evenstream.bounds import check_bounds
-from evenstream.errors import UnknownName
-from evenstream.core.outputs import Model, Outputs
+from evenstream.core.heads import Head
+from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.part import Part
-from evenstream.text import named_in, option_types, read_options, write_options
-
-if TYPE_CHECKING:
-    from evenstream.methods.base import Method
+from evenstream.policies.criteria import CrossEntropy
+from evenstream.registry import Registry
 
 R = TypeVar("R", bound="type[InferenceRule]")
 
@@ -39,11 +37,11 @@ class InferenceRule(Part):
         super().__init__()
         check_bounds(self)
 
-    def why_not_with(self, method: Method) -> str | None:
-        """Why the rule makes no sense for this method; None if it does."""
+    def why_not_with(self, criterion: CrossEntropy, head: Head) -> str | None:
+        """Why the rule makes no sense for a network trained like this; None if it does."""
         return None
 
-    def prepare(self, model: Model) -> Any:
+    def prepare(self, context: InferenceContext) -> Any:
         """What the rule needs once for a whole call of `predict` (class means, weights, ...)."""
         return None
 
@@ -51,24 +49,10 @@ class InferenceRule(Part):
         """One score for each input and seen class."""
         raise NotImplementedError
 
-    @property
-    def spec(self) -> str:
-        """How the rule is written: NAME[:key=value,...] with everything that is not default."""
-        options = write_options(self)
-        return f"{self.name}:{options}" if options else self.name
 
-
-RULES: dict[str, type[InferenceRule]] = {}
+RULES: Registry[type[InferenceRule]] = Registry("inference rule")
 
 
 def register_rule(name: str) -> Callable[[R], R]:
     """Make a rule known by name: METHOD@NAME."""
-    return named_in(RULES, "an inference rule", name)
-
-
-def make_rule(spec: str) -> InferenceRule:
-    """Build a rule from `NAME[:key=value,...]`."""
-    name, _, text = spec.partition(":")
-    if name not in RULES:
-        raise UnknownName("inference rule", name, RULES)
-    return RULES[name](**read_options("inference rule", name, text, option_types(RULES[name])))
+    return RULES.register(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import fmean, mode
 
@@ -15,6 +15,7 @@ from evenstream.report.experiments.verdicts import SIGNS, Comparison, compare, j
 from evenstream.statistics import Interval, mean_interval, paired_difference
 from evenstream.sweep.experiment import Cell, Experiment, Value
 from evenstream.sweep.identity import run_key
+from evenstream.text import MethodText
 
 Seeds = Mapping[int, FoundRun]
 """The runs of a cell."""
@@ -307,8 +308,7 @@ def _counterpart(cell: Cell, key: str, value: Value) -> Cell | None:
 
 def _without_las(cell: Cell) -> Cell | None:
     """The same cell for the method without LAS; None if the method has none."""
-    method = str(cell["method"])
-    name = method.partition("@")[0].partition(":")[0]
-    if not name.endswith("-las"):
+    method = MethodText.read(str(cell["method"]))
+    if not method.adjusted:
         return None
-    return _counterpart(cell, "method", name.removesuffix("-las") + method.removeprefix(name))
+    return _counterpart(cell, "method", str(replace(method, name=method.plain_name)))

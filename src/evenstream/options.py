@@ -9,8 +9,8 @@ from typing import Literal
 
 import torch
 
-from evenstream.errors import InputError
 from evenstream.core.optimizers import OPTIMIZERS
+from evenstream.errors import InputError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""

@@ -1,0 +1,54 @@
+"""What a step asks of a criterion: observe the labels that it trains on, then score rows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+from evenstream.core.stateful import Stateful
+
+Reduction = Literal["mean", "sum", "none"]
+Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"]
+"""What a part may need: `boundaries`, start_task and end_task are called; `label_counts`,
+start_task gets the task's label counts; `memory`, a capacity above 0; `second_pass`, the task
+hooks get the task's data; `shuffled`, the stream arrives in random order."""
+
+
+class Criterion(Stateful, Protocol):
+    """Cross-entropy or what takes its place; see `evenstream.policies.criteria`."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What the stream must tell it."""
+        ...
+
+    @property
+    def single_class(self) -> bool:
+        """Whether what it observed leaves the loss without a gradient."""
+        ...
+
+    @property
+    def why_not_prior_free(self) -> str | None:
+        """Why logits trained by it still contain class priors; None if they do not."""
+        ...
+
+    def start(self, seed: int) -> None:
+        """A learner with this seed begins to use it."""
+        ...
+
+    def observe(self, labels: Tensor, n_classes: int) -> None:
+        """Take in the labels of the rows that a step trains on."""
+        ...
+
+    def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
+        """The loss of rows whose labels were observed."""
+        ...
+
+    def set_task_counts(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
+        """Hear label counts of the task and the memory, if `needs` asks for them."""
+        ...
+
+    def load_state(self, state: Any) -> None:
+        """Put the statistics back."""
+        ...

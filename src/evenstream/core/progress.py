@@ -1,0 +1,56 @@
+"""How far a learner has come: its counters, the task it is in, and rows that wait for a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evenstream.core.labels import Label, label_from_json, label_to_json
+
+
+@dataclass
+class Progress:
+    """Counters and announcements; every field is saved, and put back if a step is refused."""
+
+    step: int = 0
+    """Steps made so far."""
+    task: int = -1
+    """Index of the current task; -1 before the first `start_task`."""
+    in_task: bool = False
+    task_counts: dict[Label, int] | None = None
+    """How often each label will occur in the task, if that was announced."""
+    pending: list[tuple[Tensor, list[Label]]] = field(default_factory=list)
+    """Batches gathered for the next step; replaced, never changed in place."""
+
+    def mark(self) -> dict[str, Any]:
+        """The values as they are."""
+        return dict(vars(self))
+
+    def restore(self, mark: dict[str, Any]) -> None:
+        """The values as they were."""
+        vars(self).update(mark)
+
+    def settle(self) -> None:
+        """Nothing is kept for the mark."""
+
+    def state(self) -> dict[str, Any]:
+        """Plain values, and the waiting rows in one tensor."""
+        counts, waiting = self.task_counts, None
+        if self.pending:
+            rows = torch.cat([rows for rows, _ in self.pending])
+            labels = [label_to_json(label) for _, labels in self.pending for label in labels]
+            waiting = {"x": rows, "labels": labels}
+        written = counts and [[label_to_json(label), n] for label, n in counts.items()]
+        return {**vars(self), "task_counts": written, "pending": waiting}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        vars(self).update({name: state[name] for name in vars(self)})
+        if state["task_counts"] is not None:
+            self.task_counts = {label_from_json(label): n for label, n in state["task_counts"]}
+        waiting, self.pending = state["pending"], []
+        if waiting is not None:
+            self.pending = [(waiting["x"], [label_from_json(v) for v in waiting["labels"]])]

@@ -1,0 +1,224 @@
+"""All state of a learner, and the ways to change it: what the hooks of its parts are handed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from evenstream.augment import Preprocess
+from evenstream.core.classifier import Classifier, frozen_copy
+from evenstream.core.criterion import Criterion
+from evenstream.core.heads import Head
+from evenstream.core.inputs import InputKind
+from evenstream.core.labels import Label, LabelMap
+from evenstream.core.memory import Memory
+from evenstream.core.optimizers import make_optimizer
+from evenstream.core.progress import Progress
+from evenstream.core.randomness import Randomness
+from evenstream.core.stateful import Stateful
+from evenstream.core.trained import Trained
+from evenstream.errors import NonFiniteLoss, UnknownName
+from evenstream.options import Options
+
+FOLLOWS = "follows"
+"""Marks an optimiser's group whose learning rate is the learner's."""
+
+
+class PartState(Stateful, Protocol):
+    """A method, teacher or rule, as far as its state goes."""
+
+    optimizers: dict[str, torch.optim.Optimizer]
+
+
+class LearnerState:
+    """What a learner consists of. Everything that a save must hold is one of its `pieces`."""
+
+    def __init__(
+        self,
+        options: Options,
+        device: torch.device,
+        *,
+        parts: Sequence[PartState],
+        criterion: Criterion,
+        head: Head,
+        retrieval: object,
+        capacity: int,
+        if_not_finite: str,
+        module: nn.Module | None,
+    ) -> None:
+        self.options, self.device = options, device
+        self.parts: Sequence[PartState] = parts
+        """The method, its inference rule, its teacher if it has one."""
+        self.criterion, self.head, self.retrieval = criterion, head, retrieval
+        self.if_not_finite = if_not_finite
+        """What to do first when the loss is not finite."""
+        self.preprocess = Preprocess(options.augment, options.mean, options.std)
+        self.memory = Memory(capacity, device)
+        self.randomness = Randomness(options.seed, device)
+        self.label_map = LabelMap()
+        self.progress = Progress()
+        self.trained = Trained(module)
+
+    @property
+    def pieces(self) -> dict[str, Stateful]:
+        """All state, declared once: undone, saved, compared and loaded by these names."""
+        parts = {f"part{index}": part for index, part in enumerate(self.parts)}
+        return {
+            "progress": self.progress,
+            "labels": self.label_map,
+            "network": self.trained,
+            "memory": self.memory,
+            "criterion": self.criterion,
+            "randomness": self.randomness,
+            **parts,
+        }
+
+    # ---- reading -------------------------------------------------------------------------------
+
+    @property
+    def built(self) -> bool:
+        """Whether there is a network: it is made when the first batch comes."""
+        return self.trained.exists
+
+    @property
+    def network(self) -> Classifier:
+        """The classifier; an error before the first batch."""
+        return self.trained.network
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The network's optimiser; an error before the first batch."""
+        return self.trained.optimizer
+
+    @property
+    def input_kind(self) -> InputKind | None:
+        """Shape and type of the inputs; None before the first batch."""
+        return self.trained.input_kind
+
+    @property
+    def kind_of_inputs(self) -> InputKind:
+        """The same, for parts that are set up once there is a network."""
+        return self.trained.kind
+
+    @property
+    def rule(self) -> PartState:
+        """The inference rule."""
+        return self.parts[1]
+
+    @property
+    def labels(self) -> list[Label]:
+        """Labels seen so far, in order of arrival: the columns of `predict_proba`."""
+        return list(self.label_map)
+
+    @property
+    def step(self) -> int:
+        """Steps made so far."""
+        return self.progress.step
+
+    @property
+    def task(self) -> int:
+        """Index of the current task; -1 before the first `start_task`."""
+        return self.progress.task
+
+    @property
+    def in_task(self) -> bool:
+        """Whether a task was started and is not over."""
+        return self.progress.in_task
+
+    @property
+    def task_counts(self) -> Mapping[Label, int] | None:
+        """How often each label will occur in the task, if that was announced."""
+        return self.progress.task_counts
+
+    @property
+    def softmax_over_all(self) -> bool:
+        """Whether classes not seen yet are in the softmax."""
+        return self.options.scope == "all"
+
+    def copy_network(self) -> Classifier:
+        """A frozen copy of the network in eval mode (teachers, averages)."""
+        return frozen_copy(self.network)
+
+    # ---- changing ------------------------------------------------------------------------------
+
+    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """An optimiser as the user asked for: the network's, and those of a method's modules.
+
+        Its learning rate follows the learner's; one that a method makes by itself keeps its own.
+        """
+        optimizer = make_optimizer(
+            self.options.optimizer,
+            parameters,
+            lr=self.options.lr,
+            momentum=self.options.momentum,
+            weight_decay=self.options.weight_decay,
+        )
+        for group in optimizer.param_groups:
+            group[FOLLOWS] = True
+        return optimizer
+
+    def grow_head(self, rows: int) -> None:
+        """Let the head have at least `rows` rows and the softmax the classes seen so far."""
+        self.trained.grow(rows, None if self.softmax_over_all else len(self.label_map))
+
+    def about_to_change(
+        self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer | None = None
+    ) -> None:
+        """Note weights, so that they are put back if what is under way is refused.
+
+        A method that changes weights other than through `update` calls this first; the optimiser
+        is the network's unless another is given.
+        """
+        self.trained.about_to_change(parameters, optimizer or self.optimizer)
+
+    def update(self, loss: Tensor, *groups: str, undoable: bool = True) -> float:
+        """One backward, then a step of each group's optimiser: the one place that does it.
+
+        Args:
+            loss: what to minimise; neither it nor its gradient may be infinite or NaN.
+            groups: "network" (the default), "head", or names of the method's own optimisers.
+            undoable: whether something may still refuse the learner's step afterwards.
+
+        Returns:
+            The loss.
+        """
+        parts = [self._group(name) for name in groups or ("network",)]
+        for optimizer, parameters in parts:
+            if undoable:
+                self.about_to_change(parameters, optimizer)
+            optimizer.zero_grad(set_to_none=True)
+        trained = [p for _, parameters in parts for p in parameters]
+        torch.autograd.backward(loss, inputs=trained)
+        gradients = [p.grad for p in trained if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        value, size = torch.stack([loss.detach(), norm.to(loss)]).tolist()  # one device wait
+        self._check_finite("loss", value)
+        self._check_finite("gradient's norm", size)
+        for optimizer, _ in parts:
+            optimizer.step()
+        for parameter in trained:
+            parameter.grad = None
+        return float(value)
+
+    def _check_finite(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise NonFiniteLoss(
+                f"the {what} is {value} at step {self.step + 1}; the step was not made. "
+                f"{self.if_not_finite}, normalise the inputs, or go back to a checkpoint"
+            )
+
+    def _group(self, name: str) -> tuple[torch.optim.Optimizer, list[nn.Parameter]]:
+        """The optimiser and the trainable parameters of a named group."""
+        if name == "head":
+            head = self.network.head
+            return self.optimizer, [p for p in head.parameters() if p.requires_grad]
+        own = self.parts[0].optimizers
+        if name != "network" and name not in own:
+            raise UnknownName("group", name, ["network", "head", *own])
+        optimizer = self.optimizer if name == "network" else own[name]
+        parameters = [p for part in optimizer.param_groups for p in part["params"]]
+        return optimizer, [p for p in parameters if p.requires_grad]

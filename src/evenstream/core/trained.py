@@ -1,0 +1,183 @@
+"""The network that is trained, with its optimiser: there once the first batch has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from evenstream.core.classifier import Classifier
+from evenstream.core.inputs import InputKind
+from evenstream.core.optimizers import load_optimizer_state, optimizer_state, replace_parameter
+from evenstream.errors import EvenstreamError
+
+Undo = Callable[[], None]
+
+
+class Trained:
+    """A classifier, its optimiser and the kind of inputs it takes; empty before the first batch.
+
+    What is small (width, BatchNorm's buffers) is noted by `mark`; weights are large, so whoever
+    is about to change them says so, and a step that nothing can refuse any more need not.
+
+    Args:
+        module: a user's own module, whose buffers may change while the network is being made.
+    """
+
+    def __init__(self, module: nn.Module | None) -> None:
+        self._module = module
+        self._built: tuple[Classifier, torch.optim.Optimizer, InputKind] | None = None
+        self._undo: dict[Any, Undo] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether the network has been made."""
+        return self._built is not None
+
+    @property
+    def input_kind(self) -> InputKind | None:
+        """The inputs that it takes, once the first batch has shown them."""
+        return None if self._built is None else self._built[2]
+
+    @property
+    def kind(self) -> InputKind:
+        """The same; an error before the first batch."""
+        return self._existing()[2]
+
+    @property
+    def network(self) -> Classifier:
+        """The classifier."""
+        return self._existing()[0]
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of the classifier."""
+        return self._existing()[1]
+
+    def _existing(self) -> tuple[Classifier, torch.optim.Optimizer, InputKind]:
+        if self._built is None:
+            raise EvenstreamError("there is no network yet: it is made when the first batch comes")
+        return self._built
+
+    def set(self, network: Classifier, optimizer: torch.optim.Optimizer, kind: InputKind) -> None:
+        """Make it exist."""
+        self._built = network, optimizer, kind
+
+    def about_to_change(
+        self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Note weights and their optimiser's state, so that `restore` puts them back."""
+        what = (id(optimizer), *map(id, parameters))
+        if what not in self._undo:  # the first note of a step is the one to go back to
+            self._undo[what] = _undo_update(optimizer, parameters)
+
+    def grow(self, rows: int, width: int | None) -> None:
+        """Let the head have at least `rows` rows, and the softmax `width` classes (None: all)."""
+        network, optimizer, _ = self._existing()
+        head = network.head
+        old = head.weight, head.bias
+        if rows > head.out_features:
+            self._undo["head", head.out_features] = _undo_growth(network, optimizer)
+        head.grow(rows)
+        for before, after in zip(old, (head.weight, head.bias), strict=True):
+            if after is not before:
+                replace_parameter(optimizer, before, after)
+        network.width = width
+
+    # ---- state ---------------------------------------------------------------------------------
+
+    def mark(self) -> Any:
+        """What exists, the softmax's width, and buffers; changes of weights are noted from now."""
+        self._undo = {}
+        module = self._module if self._built is None else self._built[0]
+        width = None if self._built is None else self._built[0].width
+        return self._built, width, module, {} if module is None else copied_buffers(module)
+
+    def restore(self, mark: Any) -> None:
+        """Undo what was noted, latest first."""
+        for undo in reversed(self._undo.values()):
+            undo()
+        self._built, width, module, buffers = mark
+        if self._built is not None:
+            self._built[0].width = width
+        if module is not None:
+            restore_buffers(module, buffers)
+        self.settle()
+
+    def settle(self) -> None:
+        """Drop the notes."""
+        self._undo = {}
+
+    def state(self) -> dict[str, Any] | None:
+        """Weights, the optimiser's state and the kind of inputs."""
+        if self._built is None:
+            return None
+        network, optimizer, kind = self._built
+        return {
+            "input": asdict(kind),
+            "weights": dict(network.state_dict()),
+            "optimizer": optimizer_state(optimizer),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Weights and optimiser of a network that exists already, with enough rows."""
+        network, optimizer, _ = self._existing()
+        network.load_state_dict(state["weights"])
+        load_optimizer_state(optimizer, state["optimizer"])
+
+
+def copied_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """Copies of a module's buffers, but for those a lazy module has not made yet."""
+    return {name: b.clone() for name, b in module.named_buffers() if not is_lazy(b)}
+
+
+def restore_buffers(module: nn.Module, before: dict[str, Tensor]) -> None:
+    """Put copied buffers back."""
+    for name, buffer in module.named_buffers():
+        if name in before:  # a lazy module has got its buffers meanwhile
+            buffer.copy_(before[name])
+
+
+def copied_state(state: dict[str, Any]) -> dict[str, Any]:
+    """A copy of tensors and other values by name."""
+    return {key: v.clone() if isinstance(v, Tensor) else deepcopy(v) for key, v in state.items()}
+
+
+def _undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> Undo:
+    """Undoes an optimiser step that is about to be made."""
+    values = [p.detach().clone() for p in parameters]
+    states = {p: copied_state(optimizer.state[p]) for p in parameters if p in optimizer.state}
+
+    def restore() -> None:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, values, strict=True):
+                parameter.copy_(value)
+                optimizer.state.pop(parameter, None)
+        for parameter, state in states.items():
+            optimizer.state[parameter] = state
+
+    return restore
+
+
+def _undo_growth(network: Classifier, optimizer: torch.optim.Optimizer) -> Undo:
+    """Undoes a growth of the head that is about to happen (growth makes new tensors)."""
+    head = network.head
+    weight, bias = head.weight, head.bias
+    groups = [list(group["params"]) for group in optimizer.param_groups]
+    states = {p: optimizer.state[p] for p in (weight, bias) if p in optimizer.state}
+
+    def shrink() -> None:
+        for grown in (head.weight, head.bias):
+            optimizer.state.pop(grown, None)
+        head.weight, head.bias = weight, bias
+        for group, parameters in zip(optimizer.param_groups, groups, strict=True):
+            group["params"] = parameters
+        for parameter, state in states.items():
+            optimizer.state[parameter] = state
+
+    return shrink
