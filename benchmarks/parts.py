@@ -94,7 +94,7 @@ def bare_forward(network: nn.Module, rows: int, shape: tuple[int, ...]) -> Call:
 
 def bare_twin(learner: Learner) -> Classifier:
     """A network like the learner's, in the same precision and layout, with weights of its own."""
-    assert learner.network is not None
+    assert learner.built
     return copy.deepcopy(learner.network)
 
 

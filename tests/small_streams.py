@@ -53,7 +53,6 @@ def feed(learner: Learner, stream) -> Learner:
 
 
 def parameters(learner: Learner) -> dict[str, torch.Tensor]:
-    assert learner.network is not None
     return {name: value.detach().clone() for name, value in learner.network.state_dict().items()}
 
 
@@ -67,7 +66,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 def refused(learner: Learner, action, error=EvenstreamError, match=None) -> str:
     """The action raises, and nothing that decides how the learner goes on has changed."""
     before, modules = learner.fingerprint(), dict(learner.method.modules)
-    buffers = [b.clone() for b in learner.network.buffers()] if learner.network else []
+    buffers = [b.clone() for b in learner.network.buffers()] if learner.built else []
     outside = torch.get_rng_state()
     with pytest.raises(error, match=match) as caught:
         action()

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from evenstream import Learner
-from evenstream.methods import METHODS, make_method
+from evenstream.composition import compose
+from evenstream.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"<!-- a test runs this block -->\n```python\n(.*?)```", re.DOTALL)
@@ -81,7 +82,7 @@ def test_contributed_method_learns_and_resumes_exactly(dark_replay, tmp_path, me
     assert "logits" in whole.memory.fields
     x, labels = next(toy_stream(seed=1))
     assert whole.learn(x, labels).loss is not None
-    assert make_method(method).spec == method
+    assert compose(method).text == method
 
 
 def test_contributed_method_pulls_towards_the_stored_logits(dark_replay):

@@ -12,8 +12,8 @@ from benchmarks import parts
 from benchmarks.goals.step import NO_BF16
 from benchmarks.line import Line
 from benchmarks.timing import Patience, alternate
-from evenstream.options import DTYPES
 from evenstream.core.outputs import PREDICT_BATCH
+from evenstream.options import DTYPES
 
 NETWORK, IMAGES, STEPS_BETWEEN_SAVES = "slim-resnet18", 1024, 157
 """157 steps are a task of CIFAR-100 in ten tasks: there is a checkpoint after each."""

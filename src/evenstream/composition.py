@@ -141,9 +141,9 @@ class Composition:
         found: dict[str, object] = {}
         if METHODS.get(own.name) is not type(own):
             found["method"] = own
-        if type(self.criterion) is not CrossEntropy or self.criterion.reduction != "mean":
-            if LogitAdjustment.of(self.criterion) is None:
-                found["criterion"] = self.criterion
+        plain = type(self.criterion) is CrossEntropy and self.criterion.reduction == "mean"
+        if not plain and LogitAdjustment.of(self.criterion) is None:
+            found["criterion"] = self.criterion
         if HEADS.get(getattr(self.head, "name", "")) is not type(self.head):
             found["head"] = self.head
         if not rule_text(self.rule) and type(self.rule) is not type(own.make_rule()):
@@ -175,7 +175,7 @@ def compose(
             f"method must be a name such as 'er-las' or a method such as methods.ER(), "
             f"got {method!r}"
         )
-    read = _read(method) if isinstance(method, str) else _own(method)
+    read = read_method(method) if isinstance(method, str) else _own(method)
     if isinstance(method, str):
         text = MethodText.read(method)
         for given, said, what in (
@@ -209,15 +209,19 @@ def _own(method: Method) -> Composition:
     )
 
 
-def _read(text: str) -> Composition:
+def read_method(text: str, cls: type[Method] | None = None) -> Composition:
     """`NAME[:key=value,...][@RULE]`, as in `er-las:tau=inf,window=5@ncm`.
 
     Options are the method's own, those of its head, and with `-las` those of the adjustment.
+
+    Args:
+        text: what to read.
+        cls: what the name means, if it is a method that is not registered.
     """
-    said = MethodText.read(ALIASES.get(MethodText.read(text).name, "") or text)
-    said = replace(MethodText.read(text), name=said.name)
+    said = MethodText.read(text)
+    said = replace(said, name=ALIASES.get(said.name, said.name))
     adjusted = said.name not in METHODS and said.adjusted
-    cls = METHODS.get(said.plain_name if adjusted else said.name)
+    cls = cls or METHODS.get(said.plain_name if adjusted else said.name)
     if cls is None:
         raise UnknownName("method", said.name, method_names())
     own, las, head = option_types(cls), option_types(LogitAdjustment), head_options()

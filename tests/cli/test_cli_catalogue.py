@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from evenstream.cli.catalogue_commands import _options
-from evenstream.methods import METHODS, make_method
+from evenstream.composition import compose
+from evenstream.methods import METHODS
 from evenstream.methods.er import ER
 from evenstream.policies.rules import RULES
 
@@ -29,7 +30,7 @@ def test_list_of_methods_has_slots_needs_cost_and_paper_and_fits(run, monkeypatc
     assert max(map(len, out.splitlines())) <= columns
     words = " ".join(out.split())
     for name, cls in METHODS.items():
-        for part in (cls.citation, cls.cost, *make_method(name).needs):
+        for part in (cls.citation, cls.cost, *compose(name).method.needs):
             assert part in words
     assert "retrieve: maximally interfered; update: reservoir; predict: arg max" in words
     assert "clib, clib-las" in words

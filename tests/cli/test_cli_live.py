@@ -213,7 +213,7 @@ def test_options_of_a_new_learner(learn):
     )  # fmt: skip
     learner = Learner.load("dir")
     options = learner.options
-    assert (learner.method.spec, learner.model) == ("er", "mlp")
+    assert (learner.text, learner.model) == ("er", "mlp")
     assert (options.memory, options.lr, options.batch) == (7, 0.01, 5)
     assert (options.replay_batch, options.seed, learner.step) == (3, 4, 12)
     for flag, value in {"--method": "er-las", "--network": "mlp-norm", "--memory": "8"}.items():

@@ -9,6 +9,7 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import CheckpointError, EvenstreamError, NonFiniteLoss
+from evenstream.methods import ER, MIR
 from small_streams import (
     Bomb,
     Noisy,
@@ -66,7 +67,7 @@ def test_resumed_equals_uninterrupted(name, tmp_path_factory, cut, own_module):
     assert loaded.fingerprint() == before
     drive(loaded, stream, start=cut)
     assert loaded.fingerprint() == whole.fingerprint()
-    if whole.network is not None:
+    if whole.built:
         assert same(parameters(loaded), parameters(whole))
     x, _ = blobs(5)
     assert loaded.predict_proba(x).tobytes() == whole.predict_proba(x).tobytes()
@@ -161,13 +162,13 @@ def test_an_empty_container_is_a_module_too(tmp_path):
 
 
 def test_another_method_is_refused(tmp_path):
-    from evenstream.methods import make_method
-
-    small("er-las:window=2").save(tmp_path)
-    with pytest.raises(CheckpointError, match=r"er-las:window=2.*er-las"):
-        Learner.load(tmp_path, method=make_method("er-las"))
-    method = make_method("er-las:window=2")
-    assert Learner.load(tmp_path, method=method).method is method
+    small("mir-las:subsample=9,window=2").save(tmp_path)
+    for other in ("er-las", MIR(subsample=8), ER()):
+        with pytest.raises(EvenstreamError, match="mir-las:subsample=9,window=2|subsample"):
+            Learner.load(tmp_path, method=other)
+    method = MIR(subsample=9)
+    loaded = Learner.load(tmp_path, method=method)
+    assert loaded.method is method and loaded.text == "mir-las:subsample=9,window=2"
 
 
 def test_what_is_no_learner_is_refused(tmp_path):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from evenstream.errors import UnknownName
 from evenstream.core.classifier import Classifier
 from evenstream.core.heads import GrowingHead
 from evenstream.core.optimizers import (
@@ -17,6 +16,7 @@ from evenstream.core.optimizers import (
     optimizer_state,
     replace_parameter,
 )
+from evenstream.errors import UnknownName
 from small_streams import class_stream, feed, parameters, same, small
 
 

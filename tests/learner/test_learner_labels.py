@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstream.errors import InputError
 from evenstream.core.labels import (
     LabelMap,
     label_from_json,
@@ -17,6 +16,7 @@ from evenstream.core.labels import (
     plain_label,
     plain_labels,
 )
+from evenstream.errors import InputError
 
 scalars = st.one_of(st.text(max_size=4), st.integers(), st.booleans())
 any_label = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3).map(tuple))
@@ -55,11 +55,11 @@ def test_true_one_and_their_tuples_are_five_classes():
 
 
 @given(st.lists(any_label, max_size=6), st.lists(any_label, max_size=6))
-def test_truncate_undoes_add(first, second):
+def test_restore_undoes_add(first, second):
     known = LabelMap(first)
-    size = len(known)
+    mark = known.mark()
     known.add(second)
-    known.truncate(size)
+    known.restore(mark)
     fresh = LabelMap(first)
     assert [identity(label) for label in known] == [identity(label) for label in fresh]
     assert known.add(second) == fresh.add(second)

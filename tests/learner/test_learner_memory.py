@@ -84,19 +84,19 @@ def test_memory_equals_a_list_of_samples(plan):
 
 @settings(max_examples=150)
 @given(writes(), writes())
-def test_rollback_restores_everything(before, refused):
+def test_restore_puts_back_everything(before, refused):
     memory = Memory(CAPACITY)
     write(memory, before)
-    seen, state = memory.seen, contents(memory)
+    state = contents(memory)
     size = len(memory)
     refused = [([s for s in slots if s < size], *rest) for slots, *rest in refused] + [
         (list(range(size, CAPACITY)), 6, ("logits", "task"), 1)
     ]
-    memory.begin()
+    mark = memory.mark()
     write(memory, refused)
     if "logits" in memory.fields and len(memory):
         memory.set_field("logits", torch.tensor([0]), torch.full((1, 6), 7.0))
-    memory.rollback(seen)
+    memory.restore(mark)
     assert contents(memory) == state
     # And it goes on like a memory in which nothing had happened.
     twin = Memory(CAPACITY)
@@ -114,9 +114,9 @@ def test_what_is_committed_stays(before, kept):
     write(memory, before)
     write(twin, before)
     kept = [([s for s in slots if s < min(size, len(memory))], *rest) for slots, *rest in kept]
-    memory.begin()
+    memory.mark()
     write(memory, kept)
-    memory.commit()
+    memory.settle()
     write(twin, kept)
     assert contents(memory) == contents(twin)
 

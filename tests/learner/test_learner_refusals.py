@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evenstream import EvenstreamError, Learner
-from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.core.memory import X
+from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from small_streams import (
     DIM,
     Bomb,
@@ -248,7 +248,7 @@ def test_not_finite_at_the_very_first_step():
     refused(learner, lambda: learner.learn(X4, Y4), NonFiniteLoss, "step 1")
     assert same(dict(learner.model.state_dict()), weights)
     learner.model.armed = False
-    assert learner.network is None and learner.labels == [] and learner.predict(X4) == [None] * 4
+    assert not learner.built and learner.labels == [] and learner.predict(X4) == [None] * 4
     learner.learn(X4, Y4)
     fresh.learn(X4, Y4)
     assert learner.fingerprint() == fresh.fingerprint()

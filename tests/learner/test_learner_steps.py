@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evenstream.augment import Preprocess
-from evenstream.errors import InputError
 from evenstream.core.memory import X, Y
 from evenstream.core.rows import Rows, joint_view
+from evenstream.errors import InputError
 from small_streams import Noisy, blobs, class_stream, feed, images, parameters, same, small
 
 # ---- rows and memory -----------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_batches_that_are_not_to_be_stored_are_learned_from():
     gathering = small("er", accumulate=100)
     with pytest.raises(InputError, match="accumulate"):
         gathering.learn(x, y, store=False)
-    assert not gathering.pending
+    assert not gathering.progress.pending
 
 
 # ---- the step's answer ---------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_accumulate_equals_whole_batches(sizes, enough):
         assert last.step == gathering.step == whole.step
     else:
         assert last is None
-    if whole.network is not None:
+    if whole.built:
         assert same(parameters(gathering), parameters(whole))
     assert gathering.labels == whole.labels
     assert gathering.flush() is None

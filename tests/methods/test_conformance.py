@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from evenstream.composition import method_names
 from evenstream.errors import NonFiniteLoss
-from evenstream.methods import METHODS, Method, method_names, register
+from evenstream.methods import METHODS, Method, register
 from evenstream.methods.base import ALIASES
 from evenstream.methods.er import ER
 from evenstream.testing import (
@@ -147,7 +148,7 @@ class ForgetsToUndoTheStart(ER):
     """Changes weights when a task begins, behind the learner's back."""
 
     def on_task_start(self, learner, data):
-        if learner.network is not None:
+        if learner.built:
             with torch.no_grad():
                 learner.network.head.bias += 1
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from method_samples import Group, assert_value, step_of, watch_groups
 from task_samples import BATCH, after_tasks, stored, task_data, train
 
-from evenstream.errors import InputError
 from evenstream.core.memory import X, Y
+from evenstream.errors import InputError
 from evenstream.methods.bic import BiC, loss_weights
 from evenstream.policies.rules.bias_correction import BiasCorrected, fit_bias
 from small_streams import DIM, Noisy, parameters, same, small
@@ -72,7 +72,7 @@ def test_bic_says_once_if_its_memory_is_too_small_to_hold_rows_out():
         held = train(learner, task_data(1))
     assert held == []
     learner.end_task(task_data(1))
-    assert learner.method.inference.correction is not None  # by the memory, as it says
+    assert learner.composition.rule.correction is not None  # by the memory, as it says
     train(learner, task_data(2))  # a second warning would be an error
 
 
@@ -92,7 +92,7 @@ def test_stage_two_of_bic_changes_no_weight_and_only_new_logits():
     learner.end_task(task_data(1))
     assert same(parameters(learner), before)
     after = learner.scores(task_data(1)[0])
-    alpha, beta = learner.method.inference.correction[:, 3]
+    alpha, beta = learner.composition.rule.correction[:, 3]
     assert 0 < abs(1 - alpha) <= 0.06 and 0 < abs(beta) <= 0.06
     assert torch.equal(after[:, :2], logits[:, :2])
     torch.testing.assert_close(after[:, 2:], alpha * logits[:, 2:] + beta)
@@ -119,14 +119,14 @@ def test_stage_two_of_bic_is_fitted_on_logits_in_eval_mode(monkeypatch):
 
 def test_only_the_newest_correction_is_active_and_the_teacher_keeps_its_own():
     learner = after_tasks("bic", tasks=2)
-    correction = learner.method.inference.correction
+    correction = learner.composition.rule.correction
     assert correction[0, :2].tolist() == [1, 1] and correction[0, 2] != 1
     learner.start_task(data=task_data(2))
-    assert learner.method.inference.correction is None
+    assert learner.composition.rule.correction is None
     assert torch.equal(learner.method.tensors["taught"], correction)
     learner.learn(*task_data(2))
     learner.end_task(task_data(2))
-    newest = learner.method.inference.correction
+    newest = learner.composition.rule.correction
     assert newest[:, :4].tolist() == [[1] * 4, [0] * 4] and newest[0, 5] != 1
 
 
@@ -149,7 +149,7 @@ def test_any_method_with_a_memory_can_be_bias_corrected():
         for _ in range(5):
             learner.learn(*task_data(task))
         learner.end_task()
-    correction = learner.method.inference.correction
+    correction = learner.composition.rule.correction
     assert correction[:, 0].tolist() == [1, 0] and correction[0, 3] != 1
     with pytest.raises(InputError, match="cannot do without a memory"):
         small("fine-tune@bias-corrected")

@@ -6,10 +6,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from evenstream import Learner
-from evenstream.errors import InputError
+from evenstream.composition import compose
 from evenstream.core.classifier import Classifier
-from evenstream.core.heads import CosineHead, Head, cosines
-from evenstream.methods import METHODS, make_method
+from evenstream.core.heads import Cosine, CosineHead, cosines
+from evenstream.errors import InputError
+from evenstream.methods import METHODS
 from evenstream.methods.er_cba import Adaptor, outer_loss
 from evenstream.methods.parts.per_sample import full_gradients, head_gradients
 from evenstream.testing import (
@@ -86,7 +87,7 @@ def test_er_cba_looks_ahead_through_the_cosine_head():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         adaptor = Adaptor(4, 5)
-    head = Head("cosine", 5.0).build(4, 0, 3)
+    head = Cosine(5.0).build(4, 0, 3)
     loss = outer_loss(weight, torch.zeros(3), adaptor, [inner], outer, 0.1, head.logits)
     moved = weight.clone().requires_grad_()
     logits = 5 * cosines(inner[0], moved)
@@ -98,9 +99,7 @@ def test_er_cba_looks_ahead_through_the_cosine_head():
 
 
 def test_the_head_is_a_part_of_the_name():
-    assert make_method("er-las:head=cosine").spec == "er-las:head=cosine"
-    assert (
-        make_method("er-ace:head=cosine,mask=reference").spec == "er-ace:mask=reference,head=cosine"
-    )
+    assert compose("er-las:head=cosine").text == "er-las:head=cosine"
+    assert compose("er-ace:head=cosine,mask=reference").text == "er-ace:mask=reference,head=cosine"
     with pytest.raises(InputError, match="options of head=cosine"):
-        make_method("er:head_scale=3")
+        compose("er:head_scale=3")

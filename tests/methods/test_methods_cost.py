@@ -10,7 +10,10 @@ import torch
 from torch import nn
 
 from evenstream import Learner
-from evenstream.methods import make_method
+from evenstream.composition import compose
+from evenstream.core.heads import Linear
+from evenstream.policies.criteria import LogitAdjustedSoftmax
+from evenstream.policies.priors import SlidingWindow
 from small_streams import DIM, small
 
 
@@ -106,9 +109,9 @@ PAPER = {
 @pytest.mark.parametrize("name", PAPER)
 def test_defaults_are_the_papers(name):
     """A number in a report carries only what is not default, so defaults must not move."""
-    method = make_method(name)
-    assert dataclasses.asdict(method) == PAPER[name]
-    assert method.head.head == "linear"
+    composition = compose(name)
+    assert dataclasses.asdict(composition.method) == PAPER[name]
+    assert isinstance(composition.head, Linear)
 
 
 def test_defaults_of_the_loop_are_the_papers():
@@ -125,5 +128,6 @@ def test_defaults_of_the_loop_are_the_papers():
         "weight_decay": 0.0,
     }
     assert options["scope"].default == "seen"
-    las = make_method("er-las").adjustment
-    assert (las.tau, las.window, las.prior) == (1.0, 1, "window")
+    las = LogitAdjustedSoftmax()
+    assert compose("er-las").criterion.tau == las.tau == 1.0
+    assert isinstance(las.prior, SlidingWindow) and las.prior.window == 1

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from evenstream.core.heads import Head
-from evenstream.methods import METHODS, make_method
+from evenstream.composition import compose
+from evenstream.core.heads import Cosine
+from evenstream.methods import METHODS
 from evenstream.policies.rules import (
     BiasCorrected,
     NearestClassMean,
@@ -54,12 +55,12 @@ def test_defaults_of_the_description(name):
 
 
 def test_slots_have_the_options_of_their_method():
-    bias = make_method("bic:bias_lr=0.01,bias_epochs=3").inference
+    bias = compose("bic:bias_lr=0.01,bias_epochs=3").rule
     assert isinstance(bias, BiasCorrected) and (bias.lr, bias.epochs) == (0.01, 3)
-    assert isinstance(make_method("il2m").inference, Rescaled)
-    assert isinstance(make_method("scr").inference, NearestClassMean)
-    assert make_method("lucir-full").head == Head("cosine", 1.0, head_scale_learned=True)
-    assert make_method("er-posthoc:tau=2,decay=0.5").inference == PostHocCorrection(2, 0.5)
+    assert isinstance(compose("il2m").rule, Rescaled)
+    assert isinstance(compose("scr").rule, NearestClassMean)
+    assert compose("lucir-full").head == Cosine(1.0, scale_learned=True)
+    assert compose("er-posthoc:tau=2,decay=0.5").rule == PostHocCorrection(2, 0.5)
 
 
 def test_the_offline_protocol_is_the_papers():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from method_samples import Group, assert_value, by_tasks, fixed_teacher, normed, step_of
 
 from evenstream import Learner, LogitAdjustedSoftmax
+from evenstream.composition import compose
 from evenstream.errors import InputError
-from evenstream.methods import make_method
 from evenstream.methods.parts.distillation import distillation
 from evenstream.methods.parts.geodesic import geodesic_distance
 from small_streams import Noisy, class_stream, feed, images, parameters, same, small
@@ -112,7 +112,7 @@ def adjusted(step, window, n_classes=4):
 
 def taught(spec, old=OLD):
     """A method whose teacher gives the same features and logits for all rows."""
-    method = make_method(spec)
+    method = compose(spec).method
     method.teacher = fixed_teacher(old, features=F.pad(old, (0, 4 - old.shape[1])))
     return method
 
@@ -134,7 +134,7 @@ def test_lwf_worked_totals():
 
 
 def test_lucir_worked_value():
-    method = make_method("lucir")
+    method = compose("lucir").method
     method.teacher = fixed_teacher(torch.zeros(2, 1), torch.tensor([[3.0, 4], [1, 0]]))
     group = Group([[4.0, 3], [0, 2]], [0, 1])
     assert_value(beyond_classification(method, given_step(group)), 2.6)
@@ -155,7 +155,7 @@ def test_lucir_adaptive_weight_with_and_without_new_classes(known, factor):
 @pytest.mark.parametrize("centring", ["batch", "none", "feature"])
 def test_geodl_is_the_geodesic_distance_of_features(form, centring):
     old, new = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0))
-    method = make_method(f"geodl:form={form},centring={centring},weight=3")
+    method = compose(f"geodl:form={form},centring={centring},weight=3").method
     method.teacher = fixed_teacher(torch.zeros(6, 2), old)
     group = Group(new.tolist(), [0, 1, 2, 3, 0, 1])
     expected = 3 * geodesic_distance(old, new, form=form, centring=centring)
@@ -199,7 +199,7 @@ def test_what_holds_the_features_has_no_gradient_for_the_head(name):
     head = torch.randn(3, 4, generator=torch.Generator().manual_seed(7), requires_grad=True)
     group = Group(new.tolist(), [0, 1, 2, 2, 0])
     step = step_of(group, forward=lambda x: (x, x @ head.T))
-    method = make_method(name)
+    method = compose(name).method
     method.teacher = fixed_teacher(torch.zeros(5, 2), old)
     gradients = [
         torch.autograd.grad(loss, [head, group.x])

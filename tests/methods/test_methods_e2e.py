@@ -11,11 +11,11 @@ from method_samples import Group, assert_value, step_of
 from task_samples import BATCH, after_tasks, task_data, train
 
 from evenstream import Learner
-from evenstream.errors import InputError
+from evenstream.composition import compose
 from evenstream.core.memory import X, Y
 from evenstream.core.optimizers import learning_rate
 from evenstream.core.part import TaskData
-from evenstream.methods import make_method
+from evenstream.errors import InputError
 from evenstream.methods.e2e import E2E, yes_or_no
 from evenstream.methods.parts.distillation import distillation
 from evenstream.methods.parts.taskwise import balanced_batches
@@ -27,7 +27,7 @@ def test_the_two_forms_of_e2e():
     assert_value(yes_or_no(z, y), 0.649134)
     assert_value(F.cross_entropy(z, y), 1.440190)
     with pytest.raises(InputError, match="makes no sense"):
-        make_method("e2e-las:form=bce")
+        compose("e2e-las:form=bce")
     gradients = [torch.autograd.grad(f(z, y), z)[0][0, 1] for f in (yes_or_no, F.cross_entropy)]
     assert_value(gradients[0] / gradients[1], 0.400310)
 
@@ -80,9 +80,9 @@ def test_fewer_rows_than_a_batch_still_make_a_step():
 
 def test_fine_tuning_begins_with_the_second_task_and_puts_the_learning_rate_back(monkeypatch):
     learner = small("e2e:fine_tune_epochs=2", batch=BATCH)
-    rates, optimise = [], Learner.optimise
+    rates, optimise = [], Learner.update
     monkeypatch.setattr(
-        Learner, "optimise",
+        Learner, "update",
         lambda self, loss, *groups: (
             rates.append(self.optimizer.param_groups[0]["lr"]), optimise(self, loss, *groups)
         ),
@@ -104,7 +104,7 @@ def test_fine_tuning_keeps_what_the_first_stage_has_learned(monkeypatch):
     method = "e2e:fine_tune_epochs=2,fine_tune_lr=0.5"
     learner = after_tasks(method, tasks=1, head_size=6, scope="all")
     train(learner, task_data(1))
-    first_stage, optimise = learner.copy_network(), learner.optimise
+    first_stage, optimise = learner.copy_network(), learner.update
     batches, found, expected = [], [], []
 
     def noted_batches(*args):
@@ -123,7 +123,7 @@ def test_fine_tuning_keeps_what_the_first_stage_has_learned(monkeypatch):
         optimise(loss)
 
     monkeypatch.setattr("evenstream.methods.e2e.balanced_batches", noted_batches)
-    monkeypatch.setattr(learner, "optimise", noted_loss)
+    monkeypatch.setattr(learner, "update", noted_loss)
     learner.end_task(task_data(1))
     assert len(found) == 2 * math.ceil(24 / BATCH)
     np.testing.assert_allclose(found, expected, rtol=1e-5)

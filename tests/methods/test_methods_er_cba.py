@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from method_samples import EXACT, Group, assert_value, next_step, step_of
 from torch import nn
 
+from evenstream.composition import compose
 from evenstream.errors import InputError
-from evenstream.methods import make_method
 from evenstream.methods.er_cba import Adaptor, outer_loss
 from small_streams import DIM, Noisy, blobs, class_stream, feed, parameters, same, small
 
@@ -79,7 +79,7 @@ def test_er_cba_features_are_constants_for_the_adaptor():
 
 
 def cba(**modules):
-    method = make_method("er-cba")
+    method = compose("er-cba").method
     method.modules["adaptor"] = modules.get("adaptor", worked_adaptor())
     return method
 

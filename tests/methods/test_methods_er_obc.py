@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from evenstream.learner.loop import update
 from method_samples import EXACT, assert_value, next_step, normed
 from torch import nn
 
 from evenstream import Learner
-from evenstream.errors import NonFiniteLoss
-from evenstream.learner.loop import update
 from evenstream.core.memory import Y
+from evenstream.errors import NonFiniteLoss
 from small_streams import Bomb, blobs, class_stream, feed, images, parameters, same, small
 
 

@@ -6,8 +6,8 @@ import torch
 from method_samples import by_tasks, watch_groups
 from torch import nn
 
+from evenstream.composition import compose
 from evenstream.errors import InputError
-from evenstream.methods import make_method
 from small_streams import blobs, class_stream, feed, parameters, same, small
 
 
@@ -19,7 +19,7 @@ def test_er_posthoc_subtracts_the_log_frequencies_of_the_trained_rows():
     feed(plain, stream)
     assert same(parameters(learner), parameters(plain))
     counts = torch.bincount(torch.cat([g.y for groups in seen for g in groups]), minlength=4)
-    assert learner.method.inference.tensors["label_counts"].tolist() == counts.tolist()
+    assert learner.composition.rule.tensors["label_counts"].tolist() == counts.tolist()
     x = class_stream(11)[-1][0]
     raw, corrected = plain.scores(x), learner.scores(x)
     torch.testing.assert_close(corrected, raw - 0.5 * (counts / counts.sum()).log())
@@ -32,7 +32,7 @@ def test_er_posthoc_counts_can_fade_and_a_class_never_counts_less_than_a_row():
     x, _ = blobs(4)
     learner.learn(x, [0, 0, 0, 1])
     learner.learn(x, [1, 1, 2, 2])
-    assert learner.method.inference.tensors["label_counts"].tolist() == [1.5, 2.5, 2.0]
+    assert learner.composition.rule.tensors["label_counts"].tolist() == [1.5, 2.5, 2.0]
     for _ in range(60):
         learner.learn(x, [2, 2, 2, 2])
     scores = learner.scores(x)
@@ -56,7 +56,7 @@ def test_er_posthoc_finds_the_optimum_of_a_fixed_distribution():
 
 def test_er_posthoc_with_las_makes_no_sense_and_says_why():
     with pytest.raises(InputError, match=r"er-posthoc-las makes no sense.*once more"):
-        make_method("er-posthoc-las")
+        compose("er-posthoc-las")
 
 
 def test_er_posthoc_takes_part_in_a_run_by_tasks():

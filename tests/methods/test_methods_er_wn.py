@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from method_samples import linear
 from torch import nn
 
-from evenstream.methods import make_method
+from evenstream.composition import compose
 from small_streams import blobs, class_stream, feed, parameters, same, small
 
 
@@ -23,13 +23,13 @@ def scores_of(rule, network, features):
     ("power", "expected"), [(1, [1.4, 1, 1]), (0.5, [3.1305, 1, 1.4142]), (0, [7.0, 1, 2])]
 )
 def test_er_wn_worked_numbers(power, expected):
-    rule = make_method(f"er-wn:power={power}").inference
+    rule = compose(f"er-wn:power={power}").rule
     scores = scores_of(rule, linear([[3, 4], [1, 0], [0, 2]]), [[1.0, 1]])
     torch.testing.assert_close(scores, torch.tensor([expected]), rtol=0, atol=1e-4)
 
 
 def test_er_wn_takes_a_weight_of_length_zero():
-    scores = scores_of(make_method("er-wn").inference, linear([[0, 0], [1, 0]]), [[2.0, 1]])
+    scores = scores_of(compose("er-wn").rule, linear([[0, 0], [1, 0]]), [[2.0, 1]])
     assert scores.tolist() == [[0, 2]]
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from method_samples import assert_value, linear, normed
 
-from evenstream.errors import InputError, NonFiniteLoss
+from evenstream.composition import compose
 from evenstream.core.classifier import Classifier
 from evenstream.core.heads import GrowingHead
-from evenstream.methods import make_method
+from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods.ewc import add_penalties
 from evenstream.methods.parts.fisher import fisher_diagonal, quadratic_penalty, rows_at_once
 from small_streams import DIM, Noisy, class_stream, feed, parameters, same, small
@@ -218,7 +218,7 @@ def test_ewc_says_what_it_needs():
     with pytest.raises(InputError, match="more than once"):
         learner.start_task()
     with pytest.raises(InputError, match="gamma is an option of tasks=online"):
-        make_method("ewc:tasks=separate,gamma=0.5")
+        compose("ewc:tasks=separate,gamma=0.5")
 
 
 def test_gradients_of_as_many_rows_as_there_is_room_for():

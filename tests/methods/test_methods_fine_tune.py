@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from evenstream.methods import make_method
+from evenstream.composition import compose
 from small_streams import class_stream, feed, parameters, same, small
 
 
@@ -15,7 +15,7 @@ def test_fine_tuning_has_no_memory_and_starts_as_er():
     er.learn(x, labels)
     assert tuned.memory.capacity == 0 and tuned.memory.fields == ()
     assert same(parameters(tuned), parameters(er))
-    assert not make_method("fine-tune").uses_memory
+    assert not compose("fine-tune").method.uses_memory
 
 
 def test_fine_tuning_predicts_the_last_tasks_classes():

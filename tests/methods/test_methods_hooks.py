@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from own_methods import NAMES, OPTIMIZERS, Teacher, named
 
 from evenstream import Learner
-from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.core.memory import X, Y
+from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods.er import ER
 from small_streams import (
     DIM,
@@ -147,7 +147,7 @@ def test_gathered_rows_are_learned_in_their_own_task():
         each.start_task()
         feed(each, class_stream(2))
         last(each)
-    assert learner.step == 1 and not learner.pending
+    assert learner.step == 1 and not learner.progress.pending
     assert learner.method.calls[-2][0] == "stored" and learner.method.calls[-1][0] == "end"
     twin.end_task()
     assert learner.fingerprint() == twin.fingerprint()
@@ -169,7 +169,7 @@ class Unending(ER):
     """Its tasks never end."""
 
     def on_task_end(self, learner, data):
-        learner.optimise(learner.network.head.weight.square().sum())
+        learner.update(learner.network.head.weight.square().sum())
         raise InputError("not yet")
 
 
@@ -180,9 +180,9 @@ def test_a_task_that_cannot_end_has_not_learned_the_gathered_rows(options):
     feed(learner, class_stream(3))  # one step, four rows wait
     x, _ = blobs(2)
     learner.learn(x[:1], ["new"])
-    assert len(learner.pending) == 2
+    assert len(learner.progress.pending) == 2
     refused(learner, lambda: learner.end_task((x, ["new", "newer"])), InputError, "not yet")
-    assert len(learner.pending) == 2 and learner.in_task
+    assert len(learner.progress.pending) == 2 and learner.in_task
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_task_that_fails_to_begin_leaves_no_trace():
     before = learner.fingerprint()
     with pytest.raises(InputError, match="no"):
         learner.start_task(data=(np.ones((3, DIM), np.float32), ["a", "b", "a"]))
-    assert learner.fingerprint() == before and learner.labels == [] and learner.network is None
+    assert learner.fingerprint() == before and learner.labels == [] and not learner.built
 
 
 @named
@@ -231,12 +231,12 @@ class AtTaskEnd(ER):
         self.drawn = torch.rand(3)  # the learner's own global generator
         x, y = learner.memory.field(X).clone(), learner.memory.field(Y).clone()
         for group in ("network", "head", "network", "head"):
-            learner.optimise(F.cross_entropy(learner.network(x), y), group)
-        assert len(learner.undo) <= 2  # a long fine-tuning does not pile up copies
+            learner.update(F.cross_entropy(learner.network(x), y), group)
+        assert len(learner.trained._undo) <= 2  # a long fine-tuning does not pile up copies
         learner.memory.clear()
         learner.memory.put(torch.arange(2), {X: x[:2], Y: y[:2]})
         if self.fail == "end":
-            learner.optimise(F.cross_entropy(learner.network(x), y) * float("nan"))
+            learner.update(F.cross_entropy(learner.network(x), y) * float("nan"))
 
 
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=NAMES)

@@ -25,7 +25,7 @@ def test_statistics_of_rescaling_are_those_of_the_last_epoch():
     learner = small("il2m", batch=BATCH, memory=8)
     statistics = []
     for task in range(2):
-        seen, after = [], learner.method.inference.after_step
+        seen, after = [], learner.composition.rule.after_step
 
         def spied(step, seen=seen, after=after):
             for rows in step.groups:
@@ -33,9 +33,9 @@ def test_statistics_of_rescaling_are_those_of_the_last_epoch():
                     seen.append((rows.y, step.logits_of(rows).softmax(1).double()))
             after(step)
 
-        learner.method.inference.after_step = spied
+        learner.composition.rule.after_step = spied
         train(learner, task_data(task), epochs=3)
-        learner.method.inference.after_step = after
+        learner.composition.rule.after_step = after
         last = seen[-2 * math.ceil(20 / BATCH) :]  # incoming and replayed rows of each step
         y = torch.cat([labels for labels, _ in last])
         own = torch.cat([p.gather(1, labels[:, None])[:, 0] for labels, p in last])
@@ -44,7 +44,7 @@ def test_statistics_of_rescaling_are_those_of_the_last_epoch():
         learner.end_task(task_data(task))
     (first, confident), (now, confident_now) = statistics
     expected = [f / n * confident_now / confident for f, n in zip(first, now, strict=True)]
-    factors = learner.method.inference.prepare(None).exp().double()
+    factors = learner.composition.rule.prepare(None).exp().double()
     torch.testing.assert_close(factors, torch.stack(expected), rtol=1e-5, atol=0)
 
 
@@ -52,5 +52,5 @@ def test_rescaling_waits_for_statistics_of_the_new_task():
     learner = after_tasks("il2m", tasks=2)
     learner.start_task()
     x = task_data(0)[0]
-    assert learner.method.inference.prepare(None).tolist() == []
+    assert learner.composition.rule.prepare(None).tolist() == []
     assert torch.equal(learner.scores(x), plain_outputs(learner, torch.tensor(x))[1])

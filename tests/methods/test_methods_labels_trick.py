@@ -9,15 +9,15 @@ from method_samples import Group, assert_value, step_of
 
 from evenstream import LogitAdjustedSoftmax
 from evenstream.cli.main import main
+from evenstream.composition import compose
 from evenstream.errors import InputError
-from evenstream.methods import make_method
 from small_streams import blobs, class_stream, feed, parameters, same, small
 
 
 def trick(logits, labels):
     """The loss and its gradient with respect to the logits."""
     group = Group(logits, labels)
-    loss = make_method("labels-trick").loss(step_of(group))
+    loss = compose("labels-trick").method.loss(step_of(group))
     return loss, torch.autograd.grad(loss, group.x)[0]
 
 
@@ -83,8 +83,8 @@ def test_labels_trick_over_the_task_needs_tasks():
 
 
 def test_las_is_fine_tuning_with_las(capsys):
-    assert make_method("las").spec == "fine-tune-las"
-    assert make_method("las:window=3@ema").spec == "fine-tune-las:window=3@ema"
+    assert compose("las").text == "fine-tune-las"
+    assert compose("las:window=3@ema").text == "fine-tune-las:window=3@ema"
     one, two = (feed(small(m), class_stream(8)) for m in ("las", "fine-tune-las"))
     assert one.fingerprint() == two.fingerprint()
     assert main(["methods"]) == 0

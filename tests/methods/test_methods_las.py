@@ -6,8 +6,10 @@ import pytest
 import torch
 from method_samples import next_step, normed, watch_groups
 
+from evenstream.composition import compose, method_names
 from evenstream.errors import InputError
-from evenstream.methods import METHODS, make_method, method_names
+from evenstream.methods import METHODS
+from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.testing import Backbone, make_learner, toy_stream
 from evenstream.testing import feed as feed_tasks
 from small_streams import blobs, class_stream, feed, parameters, same, small
@@ -18,12 +20,12 @@ ADJUSTABLE = [name.removesuffix("-las") for name in method_names() if name.endsw
 def test_every_method_has_a_las_form_or_says_why_not():
     for name, cls in METHODS.items():
         if name in ADJUSTABLE:
-            assert make_method(f"{name}-las").adjustment is not None
+            assert isinstance(compose(f"{name}-las").criterion, LogitAdjustedSoftmax)
         else:
             reason = cls().why_not_las
             assert reason
             with pytest.raises(InputError) as refused:
-                make_method(f"{name}-las")
+                compose(f"{name}-las")
             assert str(refused.value) == f"{name}-las makes no sense: {reason}"
     assert set(METHODS) - set(ADJUSTABLE) == {"er-posthoc", "lwf-lt", "pcr", "pec", "scr"}
 
@@ -70,11 +72,11 @@ def test_the_virtual_step_of_mir_las_is_on_plain_cross_entropy():
     picks = []
     for spec in ("mir", "mir-las"):
         learner = feed(small("er", normed(), memory=40), class_stream(10))
-        method = make_method(spec)
-        learner.criterion = method.adjustment.build(0) if method.adjustment else learner.criterion
+        composition = compose(spec)
+        learner.criterion = composition.criterion
         step = next_step(learner, *class_stream(11)[-1])
         step.lr = 5.0
-        picks.append(method.retrieval.pick(step, 4).slots.tolist())
+        picks.append(composition.retrieval.pick(step, 4).slots.tolist())
     assert picks[0] == picks[1]
 
 
@@ -120,7 +122,7 @@ def test_random_prior_keeps_absent_classes_in_the_softmax():
 @pytest.mark.parametrize("redraw", [1, 3, 1000])
 def test_random_prior_is_redrawn_as_often_as_asked(redraw):
     learner = small(f"er-las:prior=random,redraw={redraw}", memory=0)
-    assert learner.method.spec == f"er-las:prior=random{'' if redraw == 1 else f',redraw={redraw}'}"
+    assert learner.text == f"er-las:prior=random{'' if redraw == 1 else f',redraw={redraw}'}"
     x, _ = blobs(4)
     draws = []
     for labels in ([0, 1, 0, 1], [0, 0, 0, 1], [2, 1, 2, 1], [0, 1, 2, 2], [0, 1, 2, 2]):

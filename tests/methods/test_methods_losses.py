@@ -12,11 +12,12 @@ from method_samples import EXACT, Group, assert_value, by_tasks, fixed_teacher, 
 from torch import nn
 
 from evenstream import Learner
+from evenstream.composition import compose
 from evenstream.errors import InputError
-from evenstream.methods import make_method
 from evenstream.methods.er_cbl import class_weights, focal_losses
 from evenstream.methods.parts.distillation import distillation
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
+from evenstream.policies.criteria import LogitAdjustedSoftmax
 from small_streams import DIM, Noisy, blobs, class_stream, feed, images, parameters, same, small
 
 NOTHING = Group(np.zeros((0, 4)), [])
@@ -27,7 +28,7 @@ NOTHING = Group(np.zeros((0, 4)), [])
 def test_er_ace_worked_numbers():
     incoming = Group([[1.0, 0, 2, 0.5], [0, 0, 0, 0]], [2, 3])
     replayed = Group([[0.3, 1.2, 4, -1]], [1])
-    loss = make_method("er-ace").loss(step_of(incoming, replayed))
+    loss = compose("er-ace").method.loss(step_of(incoming, replayed))
     loss.backward()
     assert_value(loss, (0.2014133 + math.log(2)) / 2 + 2.8882595)
     half = torch.tensor([0, 0, -0.1824255, 0.1824255]) / 2
@@ -39,7 +40,7 @@ def test_er_ace_worked_numbers():
 
 def test_er_ace_learns_nothing_from_one_incoming_class_alone():
     incoming = Group([[1.0, 3, 2, 0], [0, 1, 2, 0]], [2, 2])
-    loss = make_method("er-ace").loss(step_of(incoming, NOTHING))
+    loss = compose("er-ace").method.loss(step_of(incoming, NOTHING))
     loss.backward()
     assert float(loss.detach()) == 0 and incoming.x.grad.eq(0).all()
 
@@ -47,7 +48,7 @@ def test_er_ace_learns_nothing_from_one_incoming_class_alone():
 def test_er_ace_does_not_look_at_absent_classes():
     one = Group([[1.0, 0, 2, 0.5], [0, 3, 1, 2]], [2, 0])
     two = Group([[1.0, 0.5, 2, 0], [0, 2, 1, 3]], [2, 0])  # absent columns 1 and 3 swapped
-    losses = [make_method("er-ace").loss(step_of(group, NOTHING)) for group in (one, two)]
+    losses = [compose("er-ace").method.loss(step_of(group, NOTHING)) for group in (one, two)]
     assert torch.equal(*losses)
 
 
@@ -55,17 +56,17 @@ def test_er_ace_is_twice_er_when_every_class_is_present():
     incoming = Group([[1.0, 0, 2], [0, 3, 1], [1, 1, 0]], [2, 0, 1])
     replayed = Group([[0.5, 0, 1], [2, 0, 0], [0, 0, 0]], [0, 0, 1])
     step = step_of(incoming, replayed)
-    ace, er = make_method("er-ace").loss(step), make_method("er").loss(step)
+    ace, er = compose("er-ace").method.loss(step), compose("er").method.loss(step)
     torch.testing.assert_close(ace, 2 * er)
 
 
 def test_er_ace_reference_mask_keeps_the_newest_class():
     incoming = Group([[1.0, 0, 2, 0.5]], [2])
     step = step_of(incoming, NOTHING)
-    assert_value(make_method("er-ace").loss(step), 0.0)
-    assert_value(make_method("er-ace:mask=reference").loss(step), 0.2014133)
+    assert_value(compose("er-ace").method.loss(step), 0.0)
+    assert_value(compose("er-ace:mask=reference").method.loss(step), 0.2014133)
     step.n_classes = 3  # the fourth class is still to come, and in the softmax, too
-    assert_value(make_method("er-ace:mask=reference").loss(step), 0.2014133)
+    assert_value(compose("er-ace:mask=reference").method.loss(step), 0.2014133)
 
 
 def test_er_ace_cosine_head_is_blind_to_lengths():
@@ -90,7 +91,7 @@ def test_derpp_worked_number(distance, expected):
     step = step_of(Group([[1.0, 0, 0]], [2]), Group([[0.2, 0.1, 0]], [0]))
     stored = torch.tensor([[0.0, 2, -1]])
     step.notes["distilled"] = Group([[0.5, 1, -0.5]], [0], logits=stored)
-    assert_value(make_method(f"der++:distance={distance}").loss(step), expected)
+    assert_value(compose(f"der++:distance={distance}").method.loss(step), expected)
 
 
 @pytest.mark.parametrize(("distance", "expected"), [("mean", 0.5), ("sum", 1.5)])
@@ -99,7 +100,7 @@ def test_derpp_averages_over_rows_and_leaves_out_classes_that_were_not_stored(di
     step = step_of(Group([[0.0, 0, 0, 0]], [2]), Group([[0.0, 0, 0, 0]], [0]))
     stored = torch.tensor([[0.0, 2, -1]] * 3)
     step.notes["distilled"] = Group([[0.5, 1, -0.5, 9]] * 3, [0] * 3, logits=stored)
-    loss = make_method(f"der++:alpha=1,beta=0,distance={distance}").loss(step)
+    loss = compose(f"der++:alpha=1,beta=0,distance={distance}").method.loss(step)
     assert_value(loss, math.log(4) + expected)
 
 
@@ -107,7 +108,7 @@ def test_derpp_without_distillation_is_the_sum_of_two_means():
     incoming, labelled = Group([[1.0, 0, 0]], [2]), Group([[0.2, 0.1, 0], [0, 0, 1]], [0, 1])
     step = step_of(incoming, labelled)
     step.notes["distilled"] = Group([[9.0, 9, 9]], [0], logits=torch.zeros(1, 3))
-    loss = make_method("der++:alpha=0,beta=1").loss(step)
+    loss = compose("der++:alpha=0,beta=1").method.loss(step)
     expected = F.cross_entropy(incoming.x, incoming.y) + F.cross_entropy(labelled.x, labelled.y)
     assert torch.equal(loss, expected)
 
@@ -182,7 +183,7 @@ OLD = torch.tensor([[1.5, 0.2], [0.1, 1.0]])
 
 def in_second_task(spec="ss-il:groups=task"):
     """Classes 0 and 1 came with the first task, 2 and 3 with the second, which is now."""
-    method = make_method(spec)
+    method = compose(spec).method
     method.tensors = {"first_task": torch.tensor([0, 0, 1, 1]), "task": torch.tensor(1)}
     return method
 
@@ -199,7 +200,7 @@ def test_ss_il_worked_total():
 
 
 def test_ss_il_worked_parts_without_tasks():
-    method = make_method("ss-il")
+    method = compose("ss-il").method
     incoming = Group([[1.0, 0, 2, 0.5], [0.0, 0, 0, 50]], [2, 3])  # the second makes 3 present
     replayed = Group([[0.3, 1.2, 4, -1]], [1])
     assert_value(method.loss(step_of(incoming, replayed)) * 3, 0.2014133 + 0.3411539)
@@ -212,7 +213,7 @@ def test_ss_il_worked_parts_without_tasks():
 
 
 def test_ss_il_distils_only_what_the_teacher_knows():
-    method = make_method("ss-il")
+    method = compose("ss-il").method
     logits = torch.randn(2, 4)
     for known, absent in ((1, [True, True, False, False]), (4, [False, True, False, False])):
         give_teacher(method, torch.randn(2, known))
@@ -224,7 +225,7 @@ def test_ss_il_distils_all_rows_on_the_absent_classes_that_the_teacher_knows():
     teacher = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))  # the fifth is new
     rows = [[1.0, 0, 2, 0.5, 0], [0.2, 0.4, 0, 1, 3], [0.3, 1.2, 4, -1, 1]]
     incoming, replayed = Group(rows[:2], [2, 4]), Group(rows[2:], [1])
-    method = make_method("ss-il")
+    method = compose("ss-il").method
     alone = method.loss(step_of(incoming, replayed))
     give_teacher(method, teacher)
     absent = [0, 1, 3]
@@ -236,7 +237,7 @@ def test_ss_il_distils_all_rows_on_the_absent_classes_that_the_teacher_knows():
 
 def test_ss_il_groups_do_not_touch_each_other():
     incoming, replayed = Group([[1.0, 0, 2, 0.5]], [2]), Group([[0.3, 1.2, 4, -1]], [1])
-    make_method("ss-il").loss(step_of(incoming, replayed)).backward()
+    compose("ss-il").method.loss(step_of(incoming, replayed)).backward()
     assert incoming.x.grad[0, [0, 1, 3]].eq(0).all()
     assert replayed.x.grad[0, 2] == 0 and replayed.x.grad[0, 3] != 0
     incoming, replayed = Group([[1.0, 0, 2, 0.5]], [2]), Group([[0.3, 1.2, 4, -1]], [1])
@@ -246,7 +247,7 @@ def test_ss_il_groups_do_not_touch_each_other():
 
 
 def test_ss_il_distils_each_earlier_task_by_itself():
-    method = make_method("ss-il:groups=task")
+    method = compose("ss-il:groups=task").method
     method.tensors = {"first_task": torch.tensor([0, 0, 1, 1, 2]), "task": torch.tensor(2)}
     teacher, logits = torch.randn(3, 4), torch.randn(3, 5)
     give_teacher(method, teacher)
@@ -291,7 +292,7 @@ def test_ss_il_original_form_renews_its_teacher_at_task_ends():
 
 @pytest.mark.parametrize("spec", ["ss-il:groups=task", "ss-il:refresh=0"])
 def test_ss_il_original_form_needs_boundaries(spec):
-    assert "boundaries" not in make_method("ss-il").needs
+    assert "boundaries" not in compose("ss-il").method.needs
     learner = small(spec)
     with pytest.raises(InputError, match="needs task boundaries"):
         learner.learn(*blobs(4))
@@ -332,7 +333,7 @@ def test_er_cbl_weights_sum_to_the_present_classes(labels, beta):
 
 def test_er_cbl_is_er_when_the_classes_are_even_and_pushes_absent_classes_unlike_las():
     group = Group([[1.0, 0, 2], [0, 1, 0]], [0, 1])
-    loss = make_method("er-cbl").loss(step_of(group))
+    loss = compose("er-cbl").method.loss(step_of(group))
     torch.testing.assert_close(loss, F.cross_entropy(group.x, group.y))
     loss.backward()
     assert group.x.grad[:, 2].ne(0).all()
@@ -340,7 +341,7 @@ def test_er_cbl_is_er_when_the_classes_are_even_and_pushes_absent_classes_unlike
 
 def test_er_cbl_weighs_the_whole_batch():
     incoming, replayed = Group([[1.0, 0, 2], [0, 1, 0]], [0, 0]), Group([[0.0, 1, 1]], [2])
-    loss = make_method("er-cbl").loss(step_of(incoming, replayed))
+    loss = compose("er-cbl").method.loss(step_of(incoming, replayed))
     rows = F.cross_entropy(
         torch.cat([incoming.x, replayed.x]), torch.tensor([0, 0, 2]), reduction="none"
     )
@@ -363,11 +364,11 @@ def test_er_cbl_focal_form_by_the_letter():
     focal_losses(saturated, torch.tensor([0]), 0.5).sum().backward()
     assert saturated.grad.isfinite().all()
     incoming = Group([[1.0, 0, 2], [0, 1, 0]], [0, 1])
-    loss = make_method("er-cbl:form=focal").loss(step_of(incoming))
+    loss = compose("er-cbl:form=focal").method.loss(step_of(incoming))
     torch.testing.assert_close(loss, focal_losses(incoming.x, incoming.y, 0.5).mean())
 
 
 def test_er_cbl_focal_form_has_no_las():
-    assert make_method("er-cbl-las").adjustment is not None
+    assert isinstance(compose("er-cbl-las").criterion, LogitAdjustedSoftmax)
     with pytest.raises(InputError, match="no softmax to adjust"):
-        make_method("er-cbl-las:form=focal")
+        compose("er-cbl-las:form=focal")

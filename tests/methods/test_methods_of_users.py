@@ -13,12 +13,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from evenstream import Learner, Method
-from evenstream.errors import InputError, NonFiniteLoss, UnknownName
+from evenstream.composition import compose
 from evenstream.core.labels import plain_labels
-from evenstream.methods import METHODS, make_method, register
+from evenstream.errors import InputError, NonFiniteLoss, UnknownName
+from evenstream.methods import METHODS, register
 from evenstream.methods.er import ER
 from evenstream.plugins import import_plugins
 from evenstream.policies.criteria import LogitAdjustedSoftmax
+from evenstream.policies.rules import ArgMax
 from evenstream.testing import check_las_form_differs
 from small_streams import DIM, blobs, class_stream, feed, images, small
 
@@ -94,17 +96,17 @@ def test_a_method_need_not_be_registered(tmp_path):
             return super().loss(step) / 2
 
     learner = feed(small(Halved()), class_stream(3))
-    assert learner.method.spec == "Halved"
+    assert learner.text == "Halved"
     learner.save(tmp_path)
     assert Learner.load(tmp_path, method=Halved()).fingerprint() == learner.fingerprint()
-    assert make_method("er").spec == "er"
+    assert compose("er").text == "er"
 
 
 def test_a_method_is_of_one_learner():
-    method = make_method("er-las")
-    small(method)
-    with pytest.raises(InputError, match="this er-las belongs to another learner"):
-        small(method)
+    for part in ({"method": ER()}, {"criterion": LogitAdjustedSoftmax()}, {"predict": ArgMax()}):
+        small(**part)
+        with pytest.raises(InputError, match="belongs to another learner"):
+            small(**part)
 
 
 @pytest.mark.parametrize("name", ["my-las", "my:method", "my method", "", "My"])
@@ -124,9 +126,9 @@ def test_options_that_are_taken():
     with pytest.raises(InputError, match="'head_scale' of method own is one of its head, too"):
         register("own")(options(head_scale=1.0))
     register("own")(options(tau=4.0))
-    assert make_method("own:tau=2").tau == 2
+    assert compose("own:tau=2").method.tau == 2
     with pytest.raises(InputError, match="option 'tau' of method own is one of its -las form, too"):
-        make_method("own-las:tau=2")
+        compose("own-las:tau=2")
 
 
 def test_a_need_that_there_is_not():
@@ -203,7 +205,7 @@ def test_plugins_are_files_or_modules(tmp_path, monkeypatch, plugins):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("EVENSTREAM_PLUGINS", f" {plugins} ,")
     import_plugins()
-    assert make_method("my-er-las").spec == "my-er-las"
+    assert compose("my-er-las").text == "my-er-las"
     sys.modules.pop("plug", None)
 
 
@@ -214,7 +216,7 @@ def test_two_plugins_may_be_files_of_one_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENSTREAM_PLUGINS", "one/plug.py,two/plug.py")
     import_plugins()
-    classes = [type(make_method(f"er-{folder}")) for folder in ("one", "two")]
+    classes = [type(compose(f"er-{folder}").method) for folder in ("one", "two")]
     files = [Path(inspect.getfile(found)) for found in classes]
     assert [file.parent.name for file in files] == ["one", "two"]
 
@@ -226,7 +228,7 @@ def test_installed_packages_name_their_plugins(tmp_path, monkeypatch):
     (tmp_path / "plug-1.dist-info" / "entry_points.txt").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     import_plugins()
-    assert make_method("my-er").spec == "my-er"
+    assert compose("my-er").text == "my-er"
     sys.modules.pop("plug", None)
 
 

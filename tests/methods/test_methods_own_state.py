@@ -9,12 +9,12 @@ from own_methods import NAMES, OPTIMIZERS, Teacher, named
 from torch import nn
 
 from evenstream import Learner
-from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.core.averaging import average_into
 from evenstream.core.classifier import Classifier, frozen_copy
 from evenstream.core.heads import GrowingHead
+from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods import Method
-from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.policies.criteria import LogitAdjustedSoftmax
 from small_streams import (
     Noisy,
     blobs,
@@ -61,9 +61,9 @@ class Everything(Method):
     def after_step(self, step):
         self.tensors["steps"] = self.tensors["steps"] + 1
         features = step.forward(step.incoming.x)[0].detach()
-        step.optimise(self.modules["adaptor"](features).pow(2).mean(), "adaptor")
+        step.update(self.modules["adaptor"](features).pow(2).mean(), "adaptor")
         if self.explode:
-            step.optimise(self.modules["adaptor"](features).mean() * float("nan"), "adaptor")
+            step.update(self.modules["adaptor"](features).mean() * float("nan"), "adaptor")
 
 
 def own_state(method):
@@ -133,9 +133,7 @@ def test_stored_logits_widen_with_the_head():
 
 
 def test_logits_shaped_by_another_loss_take_no_priors():
-    method = Everything()
-    method.adjustment = LogitAdjustment()
-    learner = feed(small(method), class_stream()[:3])
+    learner = feed(small(Everything(), criterion=LogitAdjustedSoftmax()), class_stream()[:3])
     with pytest.raises(InputError, match="another loss"):
         learner.predict(blobs(2)[0], {"class 0": 1.0})
 

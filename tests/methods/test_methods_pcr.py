@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from method_samples import watch_groups
 
 from evenstream import LogitAdjustedSoftmax
-from evenstream.errors import InputError
+from evenstream.composition import compose
 from evenstream.core.heads import cosines
-from evenstream.methods import make_method
+from evenstream.errors import InputError
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
 from small_streams import parameters
 
@@ -67,12 +67,12 @@ def test_pcr_is_er_las_when_both_views_are_the_same():
 
 
 def test_pcr_has_its_name_and_no_second_adjustment():
-    assert make_method("pcr").spec == "pcr"
-    method = make_method("pcr:temperature=0.1,head_scale_learned=true")
-    assert method.spec == "pcr:temperature=0.1,head_scale_learned=true"
-    assert method.head.head_scale == pytest.approx(10)
+    assert compose("pcr").text == "pcr"
+    composition = compose("pcr:temperature=0.1,head_scale_learned=true")
+    assert composition.text == "pcr:temperature=0.1,head_scale_learned=true"
+    assert composition.head.scale == pytest.approx(10)
     with pytest.raises(InputError, match="already"):
-        make_method("pcr-las")
+        compose("pcr-las")
 
 
 def test_pcr_takes_priors():

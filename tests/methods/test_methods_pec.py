@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream import Learner
+from evenstream.composition import compose
 from evenstream.data.registry import DATASETS
 from evenstream.errors import InputError, NonFiniteLoss
-from evenstream.methods import make_method
 from evenstream.methods.parts.imitation import (
     imitation_network,
     remaining_share,
@@ -168,13 +168,13 @@ def test_pec_scores_stay_when_a_class_is_added():
 
 def rates(learner, stream):
     """The learning rate of every step that an optimiser makes."""
-    found, optimise = [], learner.optimise
+    found, optimise = [], learner.update
 
     def spied(loss, name):
         found.append((name[-1], learner.method.optimizers[name].param_groups[0]["lr"]))
         optimise(loss, name)
 
-    learner.optimise = spied
+    learner.update = spied
     feed(learner, stream)
     return found
 
@@ -229,7 +229,7 @@ def test_pec_refuses_labels_that_were_not_announced():
 
 def test_pec_has_neither_las_nor_another_rule():
     with pytest.raises(InputError, match="trains no softmax"):
-        make_method("pec-las")
+        compose("pec-las")
     with pytest.raises(InputError, match="does not train the network that the rule ema asks"):
         small(f"{TINY},schedule=constant@ema")
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream import methods
+from evenstream.composition import LogitAdjustment, compose, method_names
 from evenstream.errors import EvenstreamError, InputError, UnknownName
-from evenstream.methods import METHODS, Method, make_method, method_names, register
-from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.methods import METHODS, Method, register
 from evenstream.methods.base import ALIASES
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
@@ -50,15 +50,16 @@ def test_the_methods_of_this_version_are_there():
         method_names()
     )
     for name in method_names():
-        method, full_name = make_method(name), ALIASES.get(name, name)
-        assert method.spec == full_name and method.name == full_name.removesuffix("-las")
+        composition, full_name = compose(name), ALIASES.get(name, name)
+        method = composition.method
+        assert composition.text == full_name and method.name == full_name.removesuffix("-las")
         has_las = full_name.endswith("-las") or name == "pcr"
-        assert (method.adjustment is not None) == has_las
+        assert isinstance(composition.criterion, LogitAdjustedSoftmax) == has_las
         assert method.citation and method.cost and type(method).__doc__
 
 
 def test_every_instance_has_its_own_state():
-    one, two = make_method("er"), make_method("er")
+    one, two = compose("er").method, compose("er").method
     one.tensors["a"] = None
     assert two.tensors == {} and one.retrieval is not two.retrieval
 
@@ -74,13 +75,11 @@ def test_every_instance_has_its_own_state():
         "er-las:window=5",
         "er-las:prior=macro",
         "joint-las:tau=0.3333333333333333,window=2",
-        "er-las:tau=2.5,window=3,prior=exponential,decay=0.25",
+        "er-las:tau=2.5,prior=exponential,decay=0.25",
     ],
 )
 def test_specs_round_trip(spec):
-    method = make_method(spec)
-    assert method.spec == spec
-    assert make_method(method.spec).spec == method.spec
+    assert compose(spec).text == spec
 
 
 @given(
@@ -90,21 +89,25 @@ def test_specs_round_trip(spec):
     prior=st.sampled_from(["window", "exponential", "random", "macro"]),
 )
 def test_any_adjustment_round_trips(tau, window, decay, prior):
-    method = make_method(f"er-las:tau={tau},window={window},decay={decay},prior={prior}")
-    assert method.adjustment == LogitAdjustment(tau, window, prior, decay)
-    again = make_method(method.spec)
-    assert again.spec == method.spec and again.adjustment == method.adjustment
+    composition = compose(f"er-las:tau={tau},window={window},decay={decay},prior={prior}")
+    written = LogitAdjustment.of(composition.criterion)
+    assert (written.tau, written.prior) == (tau, prior)
+    assert prior != "window" or written.window == window
+    assert prior != "exponential" or written.decay == decay
+    again = compose(composition.text)
+    assert again.text == composition.text and LogitAdjustment.of(again.criterion) == written
 
 
 def test_options_of_a_method_and_its_adjustment(registered):
     registered("opt", Options)
-    method = make_method("opt-las:alpha=2,plain=true,kind=slow,tau=3,count=-1")
+    composition = compose("opt-las:alpha=2,plain=true,kind=slow,tau=3,count=-1")
+    method = composition.method
     assert (method.alpha, method.count, method.plain, method.kind) == (2.0, -1, True, "slow")
-    assert method.adjustment.tau == 3
-    again = make_method(method.spec)
-    assert again == method and again.spec == method.spec
-    assert make_method("opt:alpha=0.5,plain=false").spec == "opt"
-    assert make_method("opt:").spec == "opt"
+    assert composition.criterion.tau == 3
+    again = compose(composition.text)
+    assert again.method == method and again.text == composition.text
+    assert compose("opt:alpha=0.5,plain=false").text == "opt"
+    assert compose("opt:").text == "opt"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_options_of_a_method_and_its_adjustment(registered):
 def test_bad_options(registered, spec, message):
     registered("opt", Options)
     with pytest.raises(InputError, match=message):
-        make_method(spec)
+        compose(spec)
 
 
 @pytest.mark.parametrize(
@@ -132,25 +135,25 @@ def test_bad_options(registered, spec, message):
 )
 def test_unknown_methods_have_near_misses(name, near):
     with pytest.raises(UnknownName, match=f"unknown method '{name}'.*{near}") as caught:
-        make_method(name)
+        compose(name)
     assert isinstance(caught.value, EvenstreamError)
 
 
 def test_nothing_near_lists_everything():
     with pytest.raises(UnknownName) as caught:
-        make_method("zzzzzz")
+        compose("zzzzzz")
     assert (
         str(caught.value) == f"unknown method 'zzzzzz'; known: {', '.join(sorted(method_names()))}"
     )
     with pytest.raises(UnknownName):
-        make_method("")
+        compose("")
 
 
 def test_without_cross_entropy_there_is_no_las(registered):
     registered("no-ce", NoCrossEntropy)
     assert "no-ce" in method_names() and "no-ce-las" not in method_names()
     with pytest.raises(InputError, match="no-ce-las makes no sense: it has no cross-entropy term"):
-        make_method("no-ce-las")
+        compose("no-ce-las")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_without_cross_entropy_there_is_no_las(registered):
 )
 def test_options_out_of_bounds_are_refused(spec, message):
     with pytest.raises(InputError, match=message):
-        make_method(spec)
+        compose(spec)
 
 
 def options_of(name):
@@ -186,9 +189,9 @@ def test_every_choice_is_an_option_that_is_logged(name):
         choices = typing.get_args(kind) or ((True, False) if kind is bool else ())
         for choice in set(choices) - {field.default}:
             text = str(choice).lower() if kind is bool else choice
-            method = make_method(f"{name}:{field.name}={text}")
-            assert method.spec == f"{name}:{field.name}={text}"
-            assert getattr(method, field.name) == choice
+            composition = compose(f"{name}:{field.name}={text}")
+            assert composition.text == f"{name}:{field.name}={text}"
+            assert getattr(composition.method, field.name) == choice
 
 
 def test_the_document_of_methods_has_all_of_them_with_their_options():

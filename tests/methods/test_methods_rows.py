@@ -7,11 +7,11 @@ import pytest
 import torch
 from own_methods import named
 
-from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.core.memory import X, Y
+from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods import Method
-from evenstream.methods.adjustment import LogitAdjustment
 from evenstream.methods.er import ER
+from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
 from small_streams import (
     DIM,
     blobs,
@@ -60,10 +60,8 @@ class EveryOther(ER):
 
 @pytest.mark.parametrize("adjusted", [False, True])
 def test_chosen_rows_are_trained_observed_and_stored(adjusted):
-    method = EveryOther()
-    if adjusted:
-        method.adjustment = LogitAdjustment(window=1)
-    learner = small(method, memory=20)
+    criterion = LogitAdjustedSoftmax(window=1) if adjusted else CrossEntropy()
+    learner = small(EveryOther(), criterion=criterion, memory=20)
     x, _ = blobs(5)
     assert learner.learn(x, ["a", "b", "c", "b", "a"]).rows == 3
     if adjusted:

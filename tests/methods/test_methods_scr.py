@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from method_samples import assert_value, watch_groups
 from torch.nn.utils import parameters_to_vector
 
+from evenstream.composition import compose
 from evenstream.errors import InputError
-from evenstream.methods import make_method
 from evenstream.methods.parts.contrast import supervised_contrastive
 from evenstream.methods.parts.projection import PROJECTION
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
@@ -107,7 +107,7 @@ def test_scr_loss_is_that_of_its_parts():
 
 def test_scr_cannot_be_adjusted_or_asked_for_logits():
     with pytest.raises(InputError, match="no softmax"):
-        make_method("scr-las")
+        compose("scr-las")
     with pytest.raises(InputError, match="only the rule ncm"):
         make_learner("scr@argmax")
     with pytest.raises(InputError, match="memory=0"):
@@ -123,8 +123,8 @@ def test_scr_reviews_the_memory_at_task_ends():
         feed(learner, toy_stream()[:3])
     assert same(parameters(plain), parameters(reviewed))
     before = parameters(plain)
-    seen, optimise = [], reviewed.optimise
-    reviewed.optimise = lambda loss, *groups: seen.append(groups) or optimise(loss, *groups)
+    seen, optimise = [], reviewed.update
+    reviewed.update = lambda loss, *groups: seen.append(groups) or optimise(loss, *groups)
     for learner in (plain, reviewed):
         learner.end_task()
     assert same(parameters(plain), before) and not same(parameters(reviewed), before)
@@ -135,10 +135,10 @@ def review_changes(whole):
     """What one batch of review adds to backbone and projection, with its loss or the `whole`."""
     learner = make_learner("scr:review=true", model=Backbone(dropout=0.0))
     feed(learner, toy_stream()[:2])  # 12 stored rows, a batch of 6 + 6
-    contrast, optimise, losses = learner.method.contrast, learner.optimise, []
+    contrast, optimise, losses = learner.method.contrast, learner.update, []
     learner.method.contrast = lambda *rows: losses.append(contrast(*rows)) or losses[-1]
     if whole:
-        learner.optimise = lambda loss, *groups: optimise(losses[-1], *groups)
+        learner.update = lambda loss, *groups: optimise(losses[-1], *groups)
     modules = learner.network.backbone, learner.method.modules[PROJECTION]
     before = [parameters_to_vector(module.parameters()).detach() for module in modules]
     learner.end_task()
@@ -156,4 +156,4 @@ def test_a_review_has_a_tenth_of_the_gradient():
 def test_a_review_of_nothing():
     learner = make_learner("scr:review=true")
     learner.end_task()
-    assert learner.network is None
+    assert not learner.built

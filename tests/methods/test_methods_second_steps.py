@@ -9,7 +9,7 @@ from own_methods import NAMES, OPTIMIZERS, named
 
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.methods.er import ER
-from evenstream.policies.storing import Placement, Update, reservoir_slots
+from evenstream.policies.storing import Placement, Storing, reservoir_slots
 from small_streams import (
     Noisy,
     blobs,
@@ -33,10 +33,10 @@ class TwoSteps(ER):
     def after_step(self, step):
         x, y = step.joint()
         loss = F.cross_entropy(step.net(x), y)
-        step.optimise(loss, self.second)
-        step.optimise(loss.detach() * 0 + F.cross_entropy(step.net(x), y), self.second)
+        step.update(loss, self.second)
+        step.update(loss.detach() * 0 + F.cross_entropy(step.net(x), y), self.second)
         if self.explode:
-            step.optimise(F.cross_entropy(step.net(x), y) * float("nan"), self.second)
+            step.update(F.cross_entropy(step.net(x), y) * float("nan"), self.second)
 
 
 def test_the_head_alone_is_trained():
@@ -83,7 +83,7 @@ def test_a_failure_in_the_first_step_undoes_the_users_module():
     learner = small(TwoSteps(explode=True), module, optimizer="adam")
     refused(learner, lambda: learner.learn(*blobs(4)), NonFiniteLoss)
     assert same(dict(module.state_dict()), weights)
-    assert learner.network is None
+    assert not learner.built
 
 
 @named
@@ -95,7 +95,7 @@ class InnerStep(ER):
 
     def loss(self, step):
         x, y = step.joint()
-        step.optimise(F.cross_entropy(step.net(x), y))
+        step.update(F.cross_entropy(step.net(x), y))
         return super().loss(step) * (float("nan") if self.explode else 1)
 
 
@@ -116,7 +116,7 @@ class FailingStore(ER):
             raise InputError("changed my mind")
 
 
-class FailingUpdate(Update):
+class FailingUpdate(Storing):
     explode = False
 
     def place(self, step, rows):
@@ -129,7 +129,7 @@ class FailingUpdate(Update):
 @named
 @dataclass
 class OwnUpdate(ER):
-    def make_update(self):
+    def make_storing(self):
         return FailingUpdate()
 
 
@@ -139,7 +139,7 @@ def test_a_failure_while_storing_undoes_the_update(options):
     learner.method.explode = True
     refused(learner, lambda: learner.learn(*blobs(4)), InputError, "changed my mind")
     learner = feed(small(OwnUpdate(), Noisy(), **options), class_stream()[:4])
-    learner.method.update.explode = True
+    learner.composition.storing.explode = True
     refused(learner, lambda: learner.learn(*blobs(4)), InputError, "no room")
 
 

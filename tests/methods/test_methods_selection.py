@@ -10,11 +10,11 @@ from method_samples import EXACT, Group, by_tasks, linear, next_step, normed, wa
 from torch import nn
 
 from evenstream import Learner
-from evenstream.errors import InputError
+from evenstream.composition import compose
 from evenstream.core.classifier import Classifier
 from evenstream.core.heads import GrowingHead
 from evenstream.core.memory import X, Y
-from evenstream.methods import make_method
+from evenstream.errors import InputError
 from evenstream.methods.mir import MaximallyInterfered
 from evenstream.methods.ocs import cosines, selection_scores
 from evenstream.methods.parts.per_sample import (
@@ -160,7 +160,7 @@ def test_mir_can_fill_its_memory_at_task_ends():
 
 @pytest.mark.parametrize("option", ["exclude_current", "update_at_task_end"])
 def test_mir_options_that_look_at_tasks_need_boundaries(option):
-    assert make_method("mir").needs == frozenset()
+    assert compose("mir").method.needs == frozenset()
     learner = small(f"mir:{option}=true")
     with pytest.raises(InputError, match="needs task boundaries"):
         learner.learn(*class_stream(1)[0])

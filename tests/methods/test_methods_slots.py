@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from own_methods import named
 from torch import nn
 
-from evenstream.errors import InputError
 from evenstream.core.memory import X, Y
-from evenstream.methods import METHODS, Method, make_method, register
+from evenstream.errors import InputError
+from evenstream.methods import METHODS, Method, register
 from evenstream.methods.er import ER
-from evenstream.policies.rules import InferenceRule
 from evenstream.policies.retrieval import Retrieval, Uniform
-from evenstream.policies.storing import Placement, Update
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.storing import Placement, Storing
 from small_streams import (
     blobs,
     class_stream,
@@ -62,7 +62,7 @@ def test_retrieval_hands_on_the_views_it_scored():
     assert torch.equal(method.trained[3:], method.retrieval.scored[method.retrieval.order])
 
 
-class Ring(Update):
+class Ring(Storing):
     """First in, first out, with the step at which a row came."""
 
     def place(self, step, rows):
@@ -75,7 +75,7 @@ class Ring(Update):
 @named
 @dataclass
 class FirstInFirstOut(ER):
-    def make_update(self):
+    def make_storing(self):
         return Ring()
 
 
@@ -109,7 +109,7 @@ class NearestMean(InferenceRule):
 @named
 @dataclass
 class ByMeans(ER):
-    def make_inference(self):
+    def make_rule(self):
         return NearestMean()
 
 
@@ -166,7 +166,7 @@ def test_las_swaps_the_criterion_of_any_method():
     register("weighted")(Weighted)
     stream = class_stream()
     plain, zero, one = (
-        feed(small(make_method(name), memory=8), stream)
+        feed(small(name, memory=8), stream)
         for name in ("weighted", "weighted-las:tau=0", "weighted-las")
     )
     assert same(parameters(plain), parameters(zero))
@@ -190,6 +190,6 @@ def test_a_label_that_was_not_declared_is_an_error_not_an_infinite_loss():
             return loss + step.ce(step.net(hidden.x), hidden.y) if len(hidden) else loss
 
     register("sly")(Sly)
-    learner = small(make_method("sly-las"))
+    learner = small("sly-las")
     learner.learn(blobs(4)[0], ["a", "b", "c", "d"])
     refused(learner, lambda: learner.learn(blobs(2)[0], ["e", "f"]), InputError, "observe")

@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from method_samples import normed, watch_groups
 from task_samples import BATCH, after_tasks, stored, task_data, train
 
-from evenstream.errors import InputError
 from evenstream.core.memory import X, Y
 from evenstream.core.outputs import plain_outputs
 from evenstream.core.part import TaskData
+from evenstream.errors import InputError
 from evenstream.methods.parts.exemplars import herd
 from evenstream.methods.parts.taskwise import refill_by_class
 from small_streams import DIM, Noisy, parameters, same, small

@@ -2,8 +2,8 @@
 
 import pytest
 
+from evenstream.composition import compose
 from evenstream.errors import UnknownName
-from evenstream.methods import make_method
 from evenstream.paper import experiments, printed, printed_beside
 from evenstream.paper.catalogue import printed_lines
 
@@ -138,7 +138,7 @@ def test_every_table_is_complete():
 
 def test_every_method_is_known():
     for method in {value.keys["method"] for name in SIZES for value in printed(name)}:
-        make_method(method)
+        compose(method)
 
 
 def test_values_have_their_types():

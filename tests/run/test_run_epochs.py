@@ -45,7 +45,7 @@ class Peeking(ER):
         if self.fails:
             raise KeyboardInterrupt
         logits = learner.network(learner.preprocess.plain(data.raw))
-        learner.optimise(learner.criterion.score(logits, data.y), "network")
+        learner.update(learner.criterion.score(logits, data.y), "network")
 
     fails = False
 

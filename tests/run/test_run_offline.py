@@ -5,8 +5,8 @@ import pytest
 from evenstream.checkpoint import read_checkpoint
 from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
-from evenstream.run.runner import resume_run, start_run
 from evenstream.policies.teachers import TaskEndTeacher
+from evenstream.run.runner import resume_run, start_run
 from small_runs import StopAfter, outcome, small_config
 
 EPOCHS, STEPS = 2, 5

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from evenstream.interruption import Interrupted, stop_on_signal
 from evenstream.core.step import StepResult
+from evenstream.interruption import Interrupted, stop_on_signal
 from evenstream.run import progress as progress_module
 from evenstream.run.progress import LiveBar, PlainLines, Silent, make_progress
 from evenstream.run.runner import resume_run, start_run

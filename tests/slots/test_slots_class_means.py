@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from evenstream import Learner
 from evenstream.augment import Preprocess
-from evenstream.errors import InputError
-from evenstream.learner import outputs
+from evenstream.composition import compose, read_rule
 from evenstream.core.classifier import evaluation_mode
 from evenstream.core.memory import Memory
-from evenstream.methods import METHODS, make_method
-from evenstream.policies.rules import Model, Outputs, make_rule
+from evenstream.core.outputs import InferenceContext, Outputs
+from evenstream.errors import InputError
+from evenstream.learner import outputs
+from evenstream.methods import METHODS
 from evenstream.policies.rules.class_means import NearestClassMean
 from evenstream.testing import CHECKS, feed, make_learner, toy_stream
 
@@ -34,7 +35,7 @@ def stored(x, y):
     x = torch.as_tensor(x, dtype=torch.float32)
     memory = Memory(len(x))
     memory.put(torch.arange(len(x)), {"x": x, "y": torch.as_tensor(y)})
-    return Model(Identity(x.shape[1]), memory, Preprocess())
+    return InferenceContext(Identity(x.shape[1]), memory, Preprocess())
 
 
 def scores(model, query, classes, rule=None):
@@ -92,13 +93,13 @@ def test_the_scale_matters_to_probabilities_only():
     assert (sharp.softmax(1).amax(1) > flat.softmax(1).amax(1)).all()
     for scale in ("-1", "x"):
         with pytest.raises(InputError):
-            make_rule(f"ncm:scale={scale}")
+            read_rule(f"ncm:scale={scale}")
 
 
 def test_an_empty_memory_leaves_it_to_the_logits():
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     rule = NearestClassMean()
-    empty = Model(Identity(2), Memory(4), Preprocess())
+    empty = InferenceContext(Identity(2), Memory(4), Preprocess())
     assert rule.prepare(empty) is None
     assert torch.equal(rule.scores(Outputs(logits, logits, logits), None), logits)
 
@@ -121,7 +122,7 @@ def test_every_method_takes_it_or_says_why_not(name):
         return
     probabilities = learner.predict_proba(toy_stream()[0][0])
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
-    assert make_method(f"{name}@ncm").spec == (name if name == "scr" else f"{name}@ncm")
+    assert compose(f"{name}@ncm").text == (name if name == "scr" else f"{name}@ncm")
 
 
 def test_means_are_of_plain_images_in_eval_mode():

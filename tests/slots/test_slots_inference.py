@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstream.errors import EvenstreamError
+from evenstream.composition import compose
 from evenstream.core.heads import CosineHead
+from evenstream.errors import EvenstreamError
 from evenstream.learner.learner import Learner
-from evenstream.methods import make_method
 from evenstream.policies.rules import ArgMax, NormalisedWeights, Outputs, PostHocCorrection
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
 
@@ -96,7 +96,7 @@ def test_cosine_head_by_hand(scale, expected):
     ],
 )
 def test_a_rule_is_a_part_of_the_methods_name(spec, normal):
-    assert make_method(spec).spec == normal == make_method(normal).spec
+    assert compose(spec).text == normal == compose(normal).text
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_rule_is_a_part_of_the_methods_name(spec, normal):
 )
 def test_bad_rules_and_heads_are_refused(spec, message):
     with pytest.raises(EvenstreamError, match=message):
-        make_method(spec)
+        compose(spec)
 
 
 def test_er_posthoc_is_er_with_the_rule(tmp_path):

@@ -4,10 +4,12 @@ import pytest
 import torch
 
 from evenstream import Learner
+from evenstream.composition import compose
+from evenstream.core.heads import Cosine, GrowingHead
 from evenstream.errors import InputError
-from evenstream.core.heads import GrowingHead, Head
-from evenstream.methods import make_method
-from evenstream.policies.rules import make_rule
+from evenstream.methods import ER
+from evenstream.policies.criteria import LogitAdjustedSoftmax
+from evenstream.policies.rules import PostHocCorrection
 from evenstream.testing import feed, make_learner, toy_stream, toy_task
 from small_streams import Noisy, blobs, class_stream, parameters, same, small
 from small_streams import feed as feed_small
@@ -45,7 +47,7 @@ def test_ema_averages_weights_and_statistics_while_the_head_grows(decay):
     learner = small(f"er-las@ema:decay={decay}", Noisy())
     for batch, expected in zip(stream, averages_by_hand(decay, stream), strict=True):
         learner.learn(*batch)
-        average = learner.method.inference.modules["average"]
+        average = learner.composition.rule.modules["average"]
         torch.testing.assert_close(dict(average.state_dict()), expected)
     assert len(learner.labels) == 6
     assert not any(p.requires_grad for p in average.parameters())
@@ -54,7 +56,7 @@ def test_ema_averages_weights_and_statistics_while_the_head_grows(decay):
 def test_ema_predicts_by_the_average_and_leaves_training_alone():
     plain, averaged = (feed_small(small(m, Noisy()), class_stream(10)) for m in ("er", "er@ema"))
     assert same(parameters(plain), parameters(averaged))
-    average = averaged.method.inference.modules["average"]
+    average = averaged.composition.rule.modules["average"]
     before = {name: value.clone() for name, value in average.state_dict().items()}
     with torch.no_grad():
         expected = average(torch.from_numpy(X))
@@ -127,16 +129,14 @@ def test_combinations_without_sense_are_refused(spec, reason):
 
 
 def test_combinations_made_by_hand_are_refused_before_there_is_a_learner():
-    method = make_method("er-las")
-    method.inference = make_rule("post-hoc")
     with pytest.raises(InputError, match="er-las@post-hoc makes no sense"):
-        small(method)
+        small(ER(), criterion=LogitAdjustedSoftmax(), predict=PostHocCorrection())
 
 
 def test_a_head_of_another_kind_begins_with_its_own_defaults():
-    own = make_method("pcr:head_scale_learned=true").head
-    assert own == Head("cosine", 1 / 0.09, head_scale_learned=True)
-    assert make_method("er:head=cosine").head == Head("cosine")
+    own = compose("pcr:head_scale_learned=true").head
+    assert own == Cosine(1 / 0.09, scale_learned=True)
+    assert compose("er:head=cosine").head == Cosine()
 
 
 def test_las_of_strength_zero_may_be_corrected_afterwards():

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenstream.composition import compose
 from evenstream.core.part import Part
-from evenstream.methods import make_method
+from evenstream.policies.retrieval import OncePerEpoch
 from evenstream.policies.rules import Outputs
 from evenstream.policies.rules.bias_correction import BiasCorrected, corrected, fit_bias
 from evenstream.policies.rules.rescaling import Rescaled, rescaling
-from evenstream.policies.retrieval import OncePerEpoch
 
 finite = st.floats(-20, 20, width=32)
 logit_rows = st.integers(2, 6).flatmap(
@@ -219,7 +219,7 @@ def test_the_order_of_old_classes_can_change():
 
 @pytest.mark.parametrize("rule", ["bias-corrected", "rescaled"])
 def test_rules_by_name(rule):
-    method = make_method(f"er-las@{rule}")
-    assert isinstance(method.inference, BiasCorrected | Rescaled)
-    assert method.spec == f"er-las@{rule}" and "boundaries" in method.inference.needs
-    assert make_method("er@bias-corrected:epochs=7").spec == "er@bias-corrected:epochs=7"
+    composition = compose(f"er-las@{rule}")
+    assert isinstance(composition.rule, BiasCorrected | Rescaled)
+    assert composition.text == f"er-las@{rule}" and "boundaries" in composition.rule.needs
+    assert compose("er@bias-corrected:epochs=7").text == "er@bias-corrected:epochs=7"

@@ -71,15 +71,16 @@ ESTIMATORS = {
 @pytest.mark.parametrize("kind", ESTIMATORS)
 @given(batches=label_batches(), extra=st.lists(st.integers(0, 4), max_size=4))
 @settings(max_examples=40)
-def test_forget_last_undoes_observe(kind, batches, extra):
+def test_restore_undoes_observe(kind, batches, extra):
     prior = ESTIMATORS[kind]()
     for labels, classes in batches:
         prior.observe(labels, classes)
     untouched = ESTIMATORS[kind]()
     untouched.load_state(prior.state())
     weights = prior.weights().clone()
+    mark = prior.mark()
     prior.observe(torch.tensor(extra, dtype=torch.int64), 40)
-    prior.forget_last()
+    prior.restore(mark)
     assert torch.equal(prior.weights(), weights)
     for labels in ([0, 1], [2, 2, 0], [1]):  # and it goes on as if nothing had been observed
         prior.observe(torch.tensor(labels), 40)
@@ -87,14 +88,14 @@ def test_forget_last_undoes_observe(kind, batches, extra):
         assert torch.equal(prior.weights(), untouched.weights())
 
 
-def test_forget_last_undoes_tell():
+def test_restore_undoes_set_task_counts():
     prior = MacroPrior()
-    prior.tell(torch.tensor([1.0, 1.0]), torch.tensor([0, 0]), 4, 0)
-    weights = prior.weights().clone()
-    prior.tell(torch.tensor([3.0, 1.0, 2.0]), torch.tensor([5, 0]), 4, 4)
+    prior.set_task_counts(torch.tensor([1.0, 1.0]), torch.tensor([0, 0]), 4, 0)
+    weights, mark = prior.weights().clone(), prior.mark()
+    prior.set_task_counts(torch.tensor([3.0, 1.0, 2.0]), torch.tensor([5, 0]), 4, 4)
     prior.observe(torch.tensor([0]), 3)
     assert not torch.equal(prior.weights(), weights)
-    prior.forget_last()
+    prior.restore(mark)
     assert torch.equal(prior.weights(), weights)
 
 
@@ -208,13 +209,13 @@ def test_random_prior_follows_its_seed():
 )
 def test_macro_prior_has_the_papers_values(stream, memory, expected):
     prior = MacroPrior()
-    prior.tell(torch.tensor(stream), torch.tensor(memory), 32, 32)
+    prior.set_task_counts(torch.tensor(stream), torch.tensor(memory), 32, 32)
     torch.testing.assert_close(prior.weights(), torch.tensor(expected))
 
 
 def test_macro_prior_weighs_by_batch_sizes():
     prior = MacroPrior()
-    prior.tell(torch.tensor([1, 3]), torch.tensor([1, 0]), 6, 2)
+    prior.set_task_counts(torch.tensor([1, 3]), torch.tensor([1, 0]), 6, 2)
     torch.testing.assert_close(prior.weights(), torch.tensor([(1.5 + 2) / 8, 4.5 / 8]))
-    prior.tell(torch.tensor([1, 3]), torch.tensor([0, 0]), 6, 0)
+    prior.set_task_counts(torch.tensor([1, 3]), torch.tensor([0, 0]), 6, 0)
     torch.testing.assert_close(prior.weights(), torch.tensor([0.25, 0.75]))

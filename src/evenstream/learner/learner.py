@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from evenstream import networks
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
-from evenstream.composition import compose, import_path
+from evenstream.composition import compose, import_path, read_method
 from evenstream.core.heads import Head
 from evenstream.core.inputs import check_inputs
 from evenstream.core.labels import Label, plain_counts, plain_labels
@@ -368,6 +368,9 @@ class Learner(Engine):
                 "this learner was made with a module of your own; pass it: load(path, model=...)"
             )
         _check_given(state, parts)
+        if isinstance(own := parts.get("method"), Method):
+            read = read_method(state["method"], type(own))
+            parts = {"criterion": read.criterion, "head": read.head, "predict": read.rule} | parts
         options = {**state["options"], **({"device": device} if device else {})}
         learner = cls(
             parts.pop("method", state["method"]),

@@ -63,9 +63,9 @@ def _method(spec: str) -> str:
 
     composition = compose(spec)
     criterion, own = composition.criterion, composition.method.make_criterion()
-    if isinstance(criterion, LogitAdjustedSoftmax) and not criterion.tau:
-        if not isinstance(own, LogitAdjustedSoftmax):
-            composition = replace(composition, criterion=CrossEntropy())
+    unused = isinstance(criterion, LogitAdjustedSoftmax) and not criterion.tau
+    if unused and not isinstance(own, LogitAdjustedSoftmax):
+        composition = replace(composition, criterion=CrossEntropy())
     return composition.text
 
 
