@@ -2,6 +2,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from evenstream.core.heads import HEADS
+from evenstream.methods import METHODS
+from evenstream.policies.rules import RULES
+
 # Examples are the same at every run, so that a failure on one machine fails on all of them.
 settings.register_profile("evenstream", deadline=None, derandomize=True)
 settings.load_profile("evenstream")
@@ -13,3 +17,10 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def own_names():
+    """What a test registers is gone after it."""
+    with METHODS.temporary(), RULES.temporary(), HEADS.temporary():
+        yield

@@ -73,7 +73,7 @@ def refused(learner: Learner, action, error=EvenstreamError, match=None) -> str:
     assert learner.fingerprint() == before
     assert learner.method.modules == modules
     assert torch.equal(torch.get_rng_state(), outside)
-    if learner.network:
+    if learner.built:
         assert all(map(torch.equal, buffers, learner.network.buffers()))
         assert all(module.training for module in learner.network.modules())
     return str(caught.value)

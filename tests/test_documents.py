@@ -11,7 +11,6 @@ import torch
 
 from evenstream import Learner
 from evenstream.composition import compose
-from evenstream.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"<!-- a test runs this block -->\n```python\n(.*?)```", re.DOTALL)
@@ -55,8 +54,7 @@ def test_readme_loop_example_counts_labels(tmp_path):
 def dark_replay(tmp_path):
     source = blocks("CONTRIBUTING.md")[0]
     assert len(source.splitlines()) < 60
-    yield run_as_module(source, tmp_path, "contributed")
-    METHODS.pop("my-der", None)
+    return run_as_module(source, tmp_path, "contributed")
 
 
 def toy_stream(seed=0, steps=40):

@@ -7,6 +7,7 @@ looked up, wherever that happens first: in a program, a command, or a worker pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from evenstream.errors import InputError, UnknownName
@@ -49,6 +50,15 @@ class Registry(Mapping[str, T], Generic[T]):
                 "choose another name"
             )
         self._table[name] = thing
+
+    @contextmanager
+    def temporary(self) -> Iterator[None]:
+        """Forget at the end of a block what was registered in it (tests, notebooks)."""
+        before = dict(self._table)
+        try:
+            yield
+        finally:
+            self._table = before
 
     def find(self, name: str) -> T:
         """What has this name; an error that names near misses if nothing has."""

@@ -239,7 +239,7 @@ def check_batchnorm_is_left_alone(method: str) -> None:
     inner: Any = learner.method
     for name in ("training_rows", "stored_rows", "after_step"):
         setattr(inner, name, guarded(getattr(inner, name), name))
-    inner.update.place = guarded(inner.update.place, "the memory's update")
+    inner.storing.place = guarded(inner.storing.place, "storing")
     feed(learner, toy_stream(8)[6:])
     before = [buffer.clone() for buffer in network.buffers()]
     learner.predict(toy_stream()[0][0])

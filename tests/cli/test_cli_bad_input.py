@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenstream.methods import METHODS
+from evenstream.methods import register
 from evenstream.methods.er import ER
 
 
@@ -135,7 +135,7 @@ OTHERS = {
 
 
 @pytest.fixture
-def needy(monkeypatch):
+def needy():
     """Methods that need what not every run has."""
     for name, need in (("needs-memory", "memory"), ("needs-twice", "second_pass")):
 
@@ -143,8 +143,8 @@ def needy(monkeypatch):
         class Needy(ER):
             """Needs something."""
 
-        Needy.name, Needy.needs = name, frozenset({need})
-        monkeypatch.setitem(METHODS, name, Needy)
+        Needy.needs = frozenset({need})
+        register(name)(Needy)
 
 
 def refused(run, words, parts):

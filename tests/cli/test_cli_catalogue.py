@@ -8,7 +8,7 @@ import pytest
 
 from evenstream.cli.catalogue_commands import _options
 from evenstream.composition import compose
-from evenstream.methods import METHODS
+from evenstream.methods import METHODS, register
 from evenstream.methods.er import ER
 from evenstream.policies.rules import RULES
 
@@ -79,7 +79,7 @@ def test_one_rule_with_options_or_as_it_is_written_behind_a_method(run):
     assert status == 2 and "ema has no option 'speed'" in err
 
 
-def test_options_of_a_method_with_inherited_and_long_ones(run, monkeypatch):
+def test_options_of_a_method_with_inherited_and_long_ones(run):
     @dataclass
     class Parent(ER):
         """A method."""
@@ -105,8 +105,7 @@ def test_options_of_a_method_with_inherited_and_long_ones(run, monkeypatch):
         ("gamma", "True", "In single quotes."),
         ("delta", "7", "Its own."),
     ]
-    Child.name = "heir"
-    monkeypatch.setitem(METHODS, "heir", Child)
+    register("heir")(Child)
     _, out, _ = run("methods", "heir-las")
     for part in ("Weight of the other term", "delta", "tau"):
         assert part in out

@@ -81,7 +81,7 @@ def next_step(learner, x, labels):
     """The step that `learn` would make next, for calling one hook by itself."""
     y = torch.tensor([learner.label_map.get(label) for label in labels])
     rows = Rows(torch.from_numpy(x), y, learner.preprocess, learner.randomness.augment)
-    return Step(learner, rows, len(learner.labels))
+    return Step(learner, learner.composition.retrieval, rows, len(learner.labels))
 
 
 def watch_groups(learner):

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from evenstream.composition import method_names
+from evenstream.composition import ALIASES, method_names
 from evenstream.errors import NonFiniteLoss
 from evenstream.methods import METHODS, Method, register
-from evenstream.methods.base import ALIASES
 from evenstream.methods.er import ER
 from evenstream.testing import (
     CHECKS,
@@ -80,7 +79,6 @@ def test_long_stream(method):
 
 
 def register_for_test(monkeypatch, cls):
-    monkeypatch.setattr("evenstream.methods.base.METHODS", dict(METHODS))
     return register("broken")(cls)
 
 

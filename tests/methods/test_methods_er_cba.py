@@ -188,10 +188,10 @@ def test_er_cba_starts_once_the_memory_holds_a_class_that_is_not_in_the_batch():
 
 
 def test_er_cba_may_start_because_of_a_class_that_was_not_replayed():
-    learner = small("er-cba:period=1", memory=40)
+    fourth = SimpleNamespace(pick=lambda step, _: step.fetch(torch.tensor([3])[: len(step.memory)]))
+    learner = small("er-cba:period=1", memory=40, retrieval=fourth)
     x, _ = blobs(4)
     learner.learn(x, [0, 0, 0, 1])
-    learner.method.retrieval = SimpleNamespace(pick=lambda step, _: step.fetch(torch.tensor([3])))
     assert moves(learner, [(x, [1, 1, 1, 1])]) == [2]
 
 

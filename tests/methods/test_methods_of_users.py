@@ -16,20 +16,13 @@ from evenstream import Learner, Method
 from evenstream.composition import compose
 from evenstream.core.labels import plain_labels
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
-from evenstream.methods import METHODS, register
+from evenstream.methods import register
 from evenstream.methods.er import ER
 from evenstream.plugins import import_plugins
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.rules import ArgMax
 from evenstream.testing import check_las_form_differs
 from small_streams import DIM, blobs, class_stream, feed, images, small
-
-
-@pytest.fixture(autouse=True)
-def own_names(monkeypatch):
-    """What a test registers is gone after it."""
-    monkeypatch.setattr("evenstream.methods.base.METHODS", dict(METHODS))
-
 
 # ---- networks ------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from evenstream.core.memory import X, Y
 from evenstream.errors import InputError
-from evenstream.methods import METHODS, Method, register
+from evenstream.methods import Method, register
 from evenstream.methods.er import ER
 from evenstream.policies.retrieval import Retrieval, Uniform
 from evenstream.policies.rules import InferenceRule
@@ -142,11 +142,6 @@ def test_an_inference_rule_prepares_once_and_changes_nothing(monkeypatch):
 def test_parts_that_would_do_nothing_are_refused(spec, options, message):
     with pytest.raises(InputError, match=message):
         small(spec, **options)
-
-
-@pytest.fixture(autouse=True)
-def only_for_this_test(monkeypatch):
-    monkeypatch.setattr("evenstream.methods.base.METHODS", dict(METHODS))
 
 
 @dataclass

@@ -11,7 +11,7 @@ import torch
 from evenstream.checkpoint import has_checkpoint, read_checkpoint
 from evenstream.errors import InputError
 from evenstream.interruption import Interrupted
-from evenstream.methods import METHODS
+from evenstream.methods import register
 from evenstream.methods.er import ER
 from evenstream.run import preparation, runner
 from evenstream.run.runner import resume_run, start_run
@@ -51,9 +51,8 @@ class Peeking(ER):
 
 
 @pytest.fixture
-def peeking(monkeypatch):
-    monkeypatch.setitem(METHODS, "peeking", Peeking)
-    return Peeking
+def peeking():
+    return register("peeking")(Peeking)
 
 
 def test_each_epoch_shows_every_sample_once_in_an_order_of_its_own(table):

@@ -11,7 +11,7 @@ from evenstream.checkpoint import read_checkpoint
 from evenstream.errors import DataError, EvenstreamError, InputError, UnknownName
 from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
-from evenstream.methods import METHODS
+from evenstream.methods import register
 from evenstream.methods.er import ER
 from evenstream.run import environment, preparation
 from evenstream.run.folder import read_metrics
@@ -140,14 +140,14 @@ def test_bad_configurations(options):
 
 
 @pytest.fixture
-def with_needs(monkeypatch):
+def with_needs():
     def make(*needs):
         @dataclass
         class Needy(ER):
             pass
 
-        Needy.needs, Needy.name = frozenset(needs), "needy"
-        monkeypatch.setitem(METHODS, "needy", Needy)
+        Needy.needs = frozenset(needs)
+        register("needy")(Needy)
 
     return make
 

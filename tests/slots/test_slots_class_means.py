@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from evenstream import Learner
 from evenstream.augment import Preprocess
 from evenstream.composition import compose, read_rule
+from evenstream.core import outputs
 from evenstream.core.classifier import evaluation_mode
 from evenstream.core.memory import Memory
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.errors import InputError
-from evenstream.learner import outputs
 from evenstream.methods import METHODS
 from evenstream.policies.rules.class_means import NearestClassMean
 from evenstream.testing import CHECKS, feed, make_learner, toy_stream

@@ -10,6 +10,7 @@ from scipy import stats
 
 from evenstream.core.memory import Memory, X, Y
 from evenstream.policies import retrieval
+from evenstream.policies.retrieval import Uniform
 from evenstream.policies.storing import last_writer_wins, reservoir_slots
 from small_streams import blobs, small
 
@@ -113,22 +114,21 @@ def test_an_offer_of_nothing_changes_nothing():
 # ---- uniform retrieval, through the learner ------------------------------------------------------
 
 
-class Peek:
-    """Wraps a learner's retrieval and notes the slots it picks."""
+class Peek(Uniform):
+    """Notes the slots that it picks."""
 
-    def __init__(self, learner):
-        self.inner, self.picked = learner.method.retrieval, []
-        learner.method.retrieval = self
+    def __init__(self):
+        self.picked = []
 
     def pick(self, step, count):
-        rows = self.inner.pick(step, count)
+        rows = super().pick(step, count)
         self.picked.append(rows.slots.tolist())
         return rows
 
 
 def test_retrieval_is_without_replacement_and_of_the_right_size():
-    learner = small("er", memory=6, replay_batch=4)
-    peek = Peek(learner)
+    peek = Peek()
+    learner = small("er", retrieval=peek, memory=6, replay_batch=4)
     for seed in range(10):
         learner.learn(*blobs(2, seed=seed))
     assert [len(picked) for picked in peek.picked] == [0, 2, 4, 4, 4, 4, 4, 4, 4, 4]
@@ -136,10 +136,10 @@ def test_retrieval_is_without_replacement_and_of_the_right_size():
 
 
 def test_retrieval_is_uniform():
-    learner = small("er", memory=8, replay_batch=3)
+    peek, hits, repeats = Peek(), torch.zeros(8), 500
+    learner = small("er", retrieval=peek, memory=8, replay_batch=3)
     x, y = blobs(8)
     learner.learn(x, y)
-    peek, hits, repeats = Peek(learner), torch.zeros(8), 500
     for _ in range(repeats):
         learner.learn(x[:1], y[:1])
     for picked in peek.picked:
