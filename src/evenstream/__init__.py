@@ -1,48 +1,88 @@
-"""evenstream: online continual learning with Logit Adjusted Softmax."""
+"""evenstream: online continual learning with Logit Adjusted Softmax.
+
+`Learner` learns from batches; `methods`, `rules`, `heads`, `priors`, `retrieval`, `storing`,
+`networks` and `streams` hold what it can be composed of.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from evenstream import methods, networks, streams
+    from evenstream.core import heads
+    from evenstream.core.heads import register_head
+    from evenstream.core.state import LearnerState
     from evenstream.core.step import Step, StepResult
     from evenstream.errors import EvenstreamError
     from evenstream.learner.learner import Learner
     from evenstream.live import follow
     from evenstream.methods import Method, register
+    from evenstream.policies import priors, retrieval, rules, storing
     from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
+    from evenstream.policies.rules import register_rule
 
+_MODULES = {
+    "heads": "evenstream.core.heads",
+    "methods": "evenstream.methods",
+    "networks": "evenstream.networks",
+    "priors": "evenstream.policies.priors",
+    "retrieval": "evenstream.policies.retrieval",
+    "rules": "evenstream.policies.rules",
+    "storing": "evenstream.policies.storing",
+    "streams": "evenstream.streams",
+}
 _HOME = {
     "CrossEntropy": "evenstream.policies.criteria",
     "EvenstreamError": "evenstream.errors",
     "Learner": "evenstream.learner.learner",
+    "LearnerState": "evenstream.core.state",
     "LogitAdjustedSoftmax": "evenstream.policies.criteria",
     "Method": "evenstream.methods",
     "Step": "evenstream.core.step",
     "StepResult": "evenstream.core.step",
     "follow": "evenstream.live",
     "register": "evenstream.methods",
+    "register_head": "evenstream.core.heads",
+    "register_rule": "evenstream.policies.rules",
 }
 
 __all__ = [
     "CrossEntropy",
     "EvenstreamError",
     "Learner",
+    "LearnerState",
     "LogitAdjustedSoftmax",
     "Method",
     "Step",
     "StepResult",
     "follow",
+    "heads",
+    "methods",
+    "networks",
+    "priors",
     "register",
+    "register_head",
+    "register_rule",
+    "retrieval",
+    "rules",
+    "storing",
+    "streams",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `evenstream --help` need not wait for PyTorch."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'evenstream' has no attribute {name!r}")
-    from importlib import import_module
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'evenstream' has no attribute {name!r}")
 
-    return getattr(import_module(_HOME[name]), name)
+
+def __dir__() -> list[str]:
+    """What there is to import, whether it has been imported or not."""
+    return sorted({*globals(), *__all__})

@@ -21,6 +21,12 @@ from evenstream.core.criterion import Need, Reduction
 from evenstream.errors import InputError
 from evenstream.policies.priors import MacroPrior, PriorEstimator, SlidingWindow
 
+__all__ = [
+    "CrossEntropy",
+    "LogitAdjustedSoftmax",
+    "at_least_float32",
+]
+
 MANY_CLASSES = 1024
 """With at least this many classes, those without a prior are left out before the softmax."""
 

@@ -18,6 +18,14 @@ from evenstream.core.criterion import Need
 from evenstream.core.randomness import make_generator
 from evenstream.errors import InputError
 
+__all__ = [
+    "ExponentialWindow",
+    "MacroPrior",
+    "PriorEstimator",
+    "RandomPrior",
+    "SlidingWindow",
+]
+
 
 class PriorEstimator:
     """What a class-prior estimator does; subclasses fill in the two methods and the state."""

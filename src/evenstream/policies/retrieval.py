@@ -9,6 +9,13 @@ from evenstream.core.part import Part
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 
+__all__ = [
+    "OncePerEpoch",
+    "Retrieval",
+    "Uniform",
+    "draw_distinct",
+]
+
 PERMUTE_UP_TO = 4096
 """Below this size a whole permutation is cheaper than looking for repeated draws."""
 

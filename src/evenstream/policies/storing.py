@@ -9,6 +9,14 @@ from evenstream.core.memory import Memory, Placement
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 
+__all__ = [
+    "AtTaskEnd",
+    "Reservoir",
+    "Storing",
+    "last_writer_wins",
+    "reservoir_slots",
+]
+
 
 class Storing:
     """Decides where rows go; the learner writes them."""

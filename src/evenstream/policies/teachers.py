@@ -11,6 +11,13 @@ from evenstream.core.part import Part, TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 
+__all__ = [
+    "MovingAverageTeacher",
+    "PeriodicTeacher",
+    "TaskEndTeacher",
+    "Teacher",
+]
+
 NETWORK, KNOWN = "network", "known"
 
 
