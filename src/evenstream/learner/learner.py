@@ -28,6 +28,7 @@ from evenstream.interruption import signals_held
 from evenstream.learner.engine import Engine
 from evenstream.learner.persistence import KIND, fingerprint, learner_state, load_learner_state
 from evenstream.learner.prediction import deployment_prior
+from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
 from evenstream.methods import Method
 from evenstream.options import Options, resolve_device, resolve_dtype
@@ -172,6 +173,14 @@ class Learner(Engine):
         self._warned = False
         for part in owned:
             part.in_use = True
+
+    @one_at_a_time
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    @one_at_a_time
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     # ---- what users call ---------------------------------------------------------------------
 

@@ -1,0 +1,45 @@
+"""What `print(learner)` says, and what a notebook shows."""
+
+from __future__ import annotations
+
+from html import escape
+
+from evenstream.errors import some_of
+from evenstream.learner.engine import Engine
+
+
+def summary(learner: Engine) -> dict[str, str]:
+    """Method, network, classes, memory, steps and device, in words."""
+    labels, memory = learner.labels, learner.memory
+    network = learner.model if isinstance(learner.model, str) else type(learner.model).__name__
+    if learner.built:
+        count = sum(parameter.numel() for parameter in learner.network.parameters())
+        network += f", {count:,} parameters"
+    else:
+        network += ", made with the first batch"
+    classes = f"{len(labels):,}: {some_of(list(map(repr, labels)), 5)}" if labels else "none yet"
+    return {
+        "method": learner.text,
+        "network": network,
+        "classes": classes,
+        "memory": f"{len(memory):,} of {memory.capacity:,} samples",
+        "steps": f"{learner.step:,}",
+        "device": f"{learner.device}, {learner.options.dtype}",
+    }
+
+
+def as_text(learner: Engine) -> str:
+    """A line for each entry."""
+    found = summary(learner)
+    lines = [f"  {name:<8} {text}" for name, text in found.items() if name != "method"]
+    return "\n".join([f"Learner {found['method']}", *lines])
+
+
+def as_html(learner: Engine) -> str:
+    """A small table."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{name}</th>"
+        f"<td style='text-align:left'>{escape(text)}</td></tr>"
+        for name, text in summary(learner).items()
+    )
+    return f"<table>{rows}</table>"
