@@ -111,10 +111,12 @@ def read_options(
 def write_options(instance: Any, default: Any = None) -> str:
     """The options of a dataclass that differ from their defaults, as they are written.
 
+    A whole number in a field for any number is written as that: `tau=2` and `tau=2.0` are one.
     `default` is an instance with other defaults than the fields'.
     """
+    types = option_types(type(instance))
     return ",".join(
-        write_option(field.name, value)
+        write_option(field.name, float(value) if types[field.name] is float else value)
         for field in dataclasses.fields(instance)
         if (value := getattr(instance, field.name))
         != (field.default if default is None else getattr(default, field.name))
