@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 from evenstream.errors import InputError
+from evenstream.numerals import read_number
 
 C = TypeVar("C", bound=type[Any])
 
@@ -112,6 +113,6 @@ def _read(what: str, text: str, kind: Any) -> Any:
             return text
         raise InputError(f"{what} must be one of {', '.join(typing.get_args(kind))}, got {text!r}")
     try:
-        return kind(text)
+        return read_number(text, kind)
     except ValueError:
         raise InputError(f"{what} must be a number ({kind.__name__}), got {text!r}") from None

@@ -60,6 +60,8 @@ def test_unknown_part_lists_what_exists():
         "resized-crop@10000",
         "resized-crop@8@8",
         "resized-crop@٣",
+        "jitter@0_1",
+        "jitter@١",
         "flip+flip",
         "crop+crop2",
     ],

@@ -321,7 +321,14 @@ def test_inaturalist(tmp_path):
         (lambda content: content["annotations"].pop(), "KeyError: 100"),
         (lambda content: content["images"][0].pop("file_name"), "'file_name'"),
         (lambda content: content["annotations"][-1].update(category_id=3), "class 3, which is not"),
-        (lambda content: content["annotations"][-1].update(category_id=None), "TypeError"),
+        *(
+            (
+                lambda content, odd=odd: content["annotations"][-1].update(category_id=odd),
+                "not a whole number",
+            )
+            for odd in (None, "7", "1_0", 1.9, True, float("inf"))
+        ),
+        (lambda content: content["categories"][0].update(id="7"), "'7' is not a whole number"),
         (lambda content: content.update(images=[]), "names no images"),
         (lambda content: content.update(images=5), "TypeError"),
         (lambda content: content["images"][1].update(file_name="../../a.jpg"), "not the name of"),

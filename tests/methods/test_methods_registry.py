@@ -111,6 +111,8 @@ def test_options_of_a_method_and_its_adjustment(registered):
     ("spec", "message"),
     [
         ("opt:alpha=much", r"opt:alpha must be a number \(float\), got 'much'"),
+        ("opt:alpha=1_0", r"opt:alpha must be a number \(float\), got '1_0'"),
+        ("opt:alpha=٣", r"opt:alpha must be a number \(float\), got '٣'"),
         ("opt:count=1.5", r"number \(int\)"),
         ("opt:plain=yes", "true or false"),
         ("opt:kind=medium", "fast, slow"),

@@ -39,7 +39,7 @@ def parse(spec: str) -> tuple[GeometricPart | ColourPart, ...]:
         return ()
     parts: dict[str, GeometricPart | ColourPart] = {}
     for text in texts:
-        found = re.fullmatch(r"(.*?)(-?(?:\d+\.?\d*|\.\d+))?(?:@(.*))?", text)
+        found = re.fullmatch(r"(.*?)(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+))?(?:@(.*))?", text)
         name, number, at = found.groups() if found else (text, None, None)
         if name not in PARTS:
             raise UnknownName("augmentation", text, PARTS)
