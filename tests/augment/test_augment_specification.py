@@ -24,7 +24,9 @@ def test_parse():
     assert parse("resized-crop0.75@299+flip") == (ResizedCrop(0.75, 299), Flip())
 
 
-@pytest.mark.parametrize("spec", ["cropp", "flip+jiter", "", "crop+", "+", "4", "crop-", "Flip"])
+@pytest.mark.parametrize(
+    "spec", ["cropp", "flip+jiter", "", "crop+", "+", "4", "crop-", "Flip", "crop٣"]
+)
 def test_unknown_parts(spec):
     with pytest.raises(UnknownName, match="unknown augmentation"):
         Preprocess(spec)
