@@ -29,13 +29,13 @@ DEFAULTS = {
         **MIXED, "weight": 0.5, "fine_tune_lr": 0.003, "fine_tune_epochs": 30, "form": "ce",
         "distilled": "all", "exemplars": "random",
     },
-    "il2m": {},
+    "il2m": {"measured": "in-training"},
     "lucir-full": {
         "mix": "joint", "weight": 5.0, "hardest": 2, "margin": 0.5, "exemplars": "herding",
         "fine_tune_epochs": 0, "fine_tune_lr": 0.01,
     },
     "scr": {"view": "own", "temperature": 0.07, "projection": 128, "review": False},
-    "pcr": {"view": "own", "temperature": 0.09, "skip_first": True},
+    "pcr": {"view": "own", "temperature": 0.09, "skip_first": True, "forwards": "joint"},
     "ocm": {
         "view": "own", "temperature": 0.07, "projection": 128, "later_weight": 0.5, "beta2": 0.99,
     },
@@ -56,7 +56,8 @@ def test_defaults_of_the_description(name):
 def test_slots_have_the_options_of_their_method():
     bias = make_method("bic:bias_lr=0.01,bias_epochs=3").inference
     assert isinstance(bias, BiasCorrected) and (bias.lr, bias.epochs) == (0.01, 3)
-    assert isinstance(make_method("il2m").inference, Rescaled)
+    assert make_method("il2m").inference == Rescaled("in-training")
+    assert make_method("il2m:measured=afterwards").inference == Rescaled("afterwards")
     assert isinstance(make_method("scr").inference, NearestClassMean)
     assert make_method("lucir-full").head == Head("cosine", 1.0, head_scale_learned=True)
     assert make_method("er-posthoc:tau=2,decay=0.5").inference == PostHocCorrection(2, 0.5)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import JointReplay
 from evenstream.slots.inference import InferenceRule
-from evenstream.slots.inference.rescaling import Rescaled
+from evenstream.slots.inference.rescaling import Measured, Rescaled
 
 
 @register("il2m")
 @dataclass
-class IL2M(ER):
+class IL2M(JointReplay):
     """ER with a dual memory: samples, and how confident the network was when classes were new."""
 
     citation = "Belouadah and Popescu, IL2M: Class Incremental Learning With Dual Memory, 2019"
 
+    measured: Measured = "in-training"
+    """When the confidence is measured: summed up while training, over the task's last epoch, or
+    with the trained network at the task's end, as public codes do, which needs the task's data."""
+
     def make_inference(self) -> InferenceRule:
         """Rescaled probabilities."""
-        return Rescaled()
+        return Rescaled(self.measured)
