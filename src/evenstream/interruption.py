@@ -1,15 +1,18 @@
-"""Stopping a run from outside without losing a step."""
+"""Stopping a run from outside without losing a step or leaving one half made."""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` wraps it, for 50 times the time
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
 from evenstream.errors import EvenstreamError
+
+Handler = Callable[[int, FrameType | None], object]
 
 
 class Interrupted(EvenstreamError):
@@ -29,23 +32,124 @@ class Stop(threading.Event):
 
     unfinished = True
 
+    def request(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if self.is_set() or not self.unfinished:
+            raise KeyboardInterrupt
+        self.set()
+
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
     """Turn Ctrl-C and SIGTERM into a request to stop after the step; twice stops at once."""
     stop = Stop()
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         yield stop
         return
-
-    def request(number: int, frame: FrameType | None) -> None:
-        if stop.is_set() or not stop.unfinished:
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, stop.request) for number in numbers}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Put off the handlers of all signals to the end of a block, which they could tear in two.
+
+    What a handler raises (Ctrl-C a `KeyboardInterrupt`) comes out of the block's end: all of it was
+    done, or what it does on an error. Where the block calls `let_through`, Ctrl-C ends it sooner.
+    """
+    global _held
+    if _held is not None or not _in_main_thread():  # handlers run in the main thread only
+        yield
+        return
+    held = _Held()
+    try:
+        held.hold()
+        _held = held
+        yield
+    finally:
+        _held = None
+        held.release()
+
+
+def let_through() -> None:
+    """Let Ctrl-C end a block of `signals_held` here, where an error would do no harm."""
+    if _held is not None and _held.waiting and _in_main_thread():
+        _held.let_through()
+
+
+class _Held:
+    """Handlers that are put off; `waiting` are the signals that have arrived meanwhile.
+
+    Whether they are is a single flag. While it is False the handlers that stand in do what the
+    real ones would, so that it does not matter if one of those raises while they are exchanged.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, FrameType | None]] = []
+        self._on = False
+        self._handlers: dict[int, Handler] = {}
+
+    def _stand_in(self, number: int, frame: FrameType | None) -> None:
+        if self._on:
+            self.waiting.append((number, frame))
+        else:
+            self._handlers[number](number, frame)
+
+    def hold(self) -> None:
+        get = _signal.getsignal
+        self._handlers = {n: handler for n in _SIGNALS if callable(handler := get(n))}
+        for number in self._handlers:
+            _signal.signal(number, self._stand_in)
+        self._on = True
+
+    def let_through(self) -> None:
+        """Run those handlers that only ask to stop; others may look at what is half done."""
+        for each in list(self.waiting):
+            handler = self._handlers[each[0]]
+            if handler is signal.default_int_handler or _is_request(handler):
+                self.waiting.remove(each)
+                handler(*each)
+
+    def release(self) -> None:
+        try:
+            self._give_back()
+        finally:
+            self._on = False
+            self._deliver()
+
+    def _give_back(self) -> None:
+        try:
+            for number, handler in self._handlers.items():
+                if _signal.getsignal(number) == self._stand_in:  # nobody has set another since
+                    _signal.signal(number, handler)
+        except BaseException:  # by one that is back, before the others are
+            self._give_back()
+            raise
+
+    def _deliver(self) -> None:
+        raised = None
+        while self.waiting:
+            number, frame = self.waiting.pop(0)
+            try:
+                self._handlers[number](number, frame)
+            except BaseException as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
+
+
+_SIGNALS = tuple(map(int, signal.valid_signals()))
+_held: _Held | None = None
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_request(handler: Handler) -> bool:
+    return isinstance(getattr(handler, "__self__", None), Stop)

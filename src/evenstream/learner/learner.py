@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +17,12 @@ from evenstream import networks
 from evenstream.augment import Preprocess
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
 from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
+from evenstream.interruption import signals_held
 from evenstream.learner.building import build_classifier
 from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.inputs import InputKind, check_inputs
 from evenstream.learner.labels import Label, LabelMap, plain_counts, plain_labels
+from evenstream.learner.locks import Lock, one_at_a_time, one_step_at_a_time
 from evenstream.learner.loop import learn_batch, update
 from evenstream.learner.memory import Memory
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
@@ -126,7 +129,7 @@ class Learner:
                 f"this {self.method.spec} belongs to another learner, and its state with it; make "
                 "a new one for each learner"
             )
-        if "memory" in self.needs and not (memory and self.method.uses_memory):
+        if "memory" in self.needs and not (self.options.memory and self.method.uses_memory):
             raise InputError(
                 f"{self.method.spec} cannot do without a memory, "
                 + (
@@ -147,8 +150,8 @@ class Learner:
         self.weights = None if weights is None else Path(weights).absolute()
         self.preprocess = Preprocess(augment, self.options.mean, self.options.std)
         self.criterion = self._make_criterion()
-        self.memory = Memory(memory if self.method.uses_memory else 0, self.device)
-        self.randomness = Randomness(seed, self.device)
+        self.memory = Memory(self.options.memory if self.method.uses_memory else 0, self.device)
+        self.randomness = Randomness(self.options.seed, self.device)
         self.network: Classifier | None = None
         self.optimizer: torch.optim.Optimizer | None = None
         self.step = 0
@@ -162,6 +165,8 @@ class Learner:
         self.pending: list[tuple[Tensor, list[Label]]] = []
         self.undo: dict[Any, Undo] = {}
         """How to undo the step being made, by what it has changed, in that order."""
+        self.lock = Lock()
+        """Taken by the methods themselves; see `locks` for the order."""
         self._single_class_run = 0
         self._warned = False
         self.method.in_use = True
@@ -169,6 +174,7 @@ class Learner:
     # ---- what users call ---------------------------------------------------------------------
 
     @property
+    @one_at_a_time
     def labels(self) -> list[Label]:
         """Labels seen so far, in order of arrival: the columns of `predict_proba`."""
         return list(self.label_map)
@@ -190,14 +196,18 @@ class Learner:
         return self.options.lr
 
     @lr.setter
+    @one_at_a_time
     def lr(self, value: float) -> None:
-        self.options = replace(self.options, lr=value)
+        options = replace(self.options, lr=value)
         own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
-        for optimizer in (*([self.optimizer] if self.optimizer else []), *own):
-            for group in optimizer.param_groups:
-                if optimizer is self.optimizer or group.get(FOLLOWS):
-                    group["lr"] = value
+        with signals_held():
+            self.options = options
+            for optimizer in (*([self.optimizer] if self.optimizer else []), *own):
+                for group in optimizer.param_groups:
+                    if optimizer is self.optimizer or group.get(FOLLOWS):
+                        group["lr"] = options.lr
 
+    @one_step_at_a_time
     def learn(self, x: Any, labels: Any, *, store: bool = True) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
@@ -224,6 +234,7 @@ class Learner:
         self._warn_if_stuck(result)
         return result
 
+    @one_step_at_a_time
     def flush(self) -> StepResult | None:
         """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
         if not self.pending:
@@ -233,12 +244,14 @@ class Learner:
         self._warn_if_stuck(result)
         return result
 
+    @one_at_a_time
     def discard(self) -> int:
         """Drop the rows that `accumulate` has gathered so far; returns how many they were."""
         dropped = self._gathered()
         self.pending = []
         return dropped
 
+    @one_at_a_time
     def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> list[Label | None]:
         """The most likely label of each row; None as long as nothing has been learned.
 
@@ -248,6 +261,7 @@ class Learner:
         indices = self.predict_indices(x, priors)
         return [None if index < 0 else self.label_map[index] for index in indices.tolist()]
 
+    @one_at_a_time
     def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
         scores = self.scores(x, priors)
@@ -255,12 +269,14 @@ class Learner:
             return torch.full((len(scores),), -1)
         return scores.argmax(1)
 
+    @one_at_a_time
     def predict_proba(
         self, x: Any, priors: Mapping[Any, float] | None = None
     ) -> np.ndarray[Any, np.dtype[np.float32]]:
         """A probability for each row and each label in `labels` (no columns before any step)."""
         return self.scores(x, priors).softmax(1).numpy()
 
+    @one_step_at_a_time
     def start_task(
         self,
         label_counts: Mapping[Any, int] | None = None,
@@ -285,6 +301,7 @@ class Learner:
             self._begin_epoch()
         return list(held_out or ())
 
+    @one_step_at_a_time
     def start_epoch(self) -> None:
         """Say that one more pass over the task's data begins; `start_task` begins the first."""
         if not self.in_task:
@@ -292,6 +309,7 @@ class Learner:
         with all_or_nothing(self):
             self._begin_epoch()
 
+    @one_step_at_a_time
     def end_task(self, data: tuple[Any, Any] | None = None) -> None:
         """Say that the current task is over; `data` as in `start_task`.
 
@@ -313,6 +331,7 @@ class Learner:
         if result is not None:
             self._warn_if_stuck(result)
 
+    @one_at_a_time
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
         return write_checkpoint(Path(path), self.step, self.state())
@@ -333,6 +352,7 @@ class Learner:
         """
         return cls.from_state(read_checkpoint(Path(path)), model, method=method, device=device)
 
+    @one_at_a_time
     def state(self) -> dict[str, Any]:
         """Everything, as a tree of tensors and plain values: what a checkpoint holds.
 
@@ -370,9 +390,16 @@ class Learner:
         load_learner_state(learner, state)
         return learner
 
+    @one_at_a_time
     def fingerprint(self) -> str:
         """A SHA-256 of all state: equal exactly if two learners will behave the same."""
         return fingerprint(self.state())
+
+    @one_at_a_time
+    def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
+        memo[id(self)] = copied = object.__new__(type(self))
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
 
     # ---- one step ----------------------------------------------------------------------------
 
@@ -440,7 +467,7 @@ class Learner:
                 f"the last {WARN_AFTER} steps had a single class in the window, and Logit Adjusted "
                 "Softmax learns nothing from those: use larger batches, accumulate=N, a memory, "
                 "or a longer window (er-las:window=N)",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _check_boundaries(self) -> None:
@@ -547,6 +574,7 @@ class Learner:
 
     # ---- prediction --------------------------------------------------------------------------
 
+    @one_at_a_time
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """The inference rule's scores of the seen classes, on the CPU; changes no state."""
         raw = check_inputs(x, self.input_kind)
@@ -554,5 +582,6 @@ class Learner:
         n_classes = len(self.label_map)
         if self.network is None or n_classes == 0:
             return torch.zeros(len(raw), 0)
-        scores = infer(self, self.network, raw)[:, :n_classes].cpu()
+        with signals_held():  # one inside would leave the network in eval mode
+            scores = infer(self, self.network, raw)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
+from evenstream.interruption import let_through
 from evenstream.learner.labels import Label, LabelMap
 from evenstream.learner.memory import X, Y
 from evenstream.learner.part import Part
@@ -111,6 +112,7 @@ def update(learner: Learner, loss: Tensor, groups: Sequence[str], undoable: bool
     value, size = torch.stack([loss.detach(), norm.to(loss)]).tolist()  # one wait for the device
     _check_finite(learner, "loss", value)
     _check_finite(learner, "gradient's norm", size)
+    let_through()
     for optimizer, _ in parts:
         optimizer.step()
     for parameter in trained:

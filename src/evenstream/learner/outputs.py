@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evenstream.augment import Preprocess
+from evenstream.interruption import let_through
 from evenstream.learner.classifier import Classifier, evaluation_mode
 from evenstream.learner.memory import Memory
 
@@ -59,5 +60,6 @@ def outputs(learner: Learner, network: Classifier, raw: Tensor) -> Iterator[Outp
     """Some rows at a time, un-augmented; the caller sets the mode."""
     n_classes = len(learner.label_map)
     for x in plain_batches(learner.preprocess, raw, learner.device):
+        let_through()
         features = network.features(x)
         yield Outputs(x, features, network.logits(features)[:, :n_classes])

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from evenstream.learner.locks import GLOBAL_GENERATOR
+
 SOURCES = ("augment", "retrieve", "reservoir", "method")
 
 
@@ -51,20 +53,22 @@ class Randomness:
 
         What the program outside draws does not change the run, and the run does not change what
         the program outside draws. On CPU and CUDA: other devices keep a generator of their own.
+        Other learners wait: there is one such generator for all threads of the process.
         """
-        outside = torch.get_rng_state()
-        outside_cuda = torch.cuda.get_rng_state(self._cuda) if self._cuda else None
-        torch.set_rng_state(self._global)
-        if self._cuda and self._global_cuda is not None:
-            torch.cuda.set_rng_state(self._global_cuda, self._cuda)
-        try:
-            yield
-        finally:
-            self._global = torch.get_rng_state()
-            torch.set_rng_state(outside)
-            if self._cuda and outside_cuda is not None:
-                self._global_cuda = torch.cuda.get_rng_state(self._cuda)
-                torch.cuda.set_rng_state(outside_cuda, self._cuda)
+        with GLOBAL_GENERATOR:
+            outside = torch.get_rng_state()
+            outside_cuda = torch.cuda.get_rng_state(self._cuda) if self._cuda else None
+            torch.set_rng_state(self._global)
+            if self._cuda and self._global_cuda is not None:
+                torch.cuda.set_rng_state(self._global_cuda, self._cuda)
+            try:
+                yield
+            finally:
+                self._global = torch.get_rng_state()
+                torch.set_rng_state(outside)
+                if self._cuda and outside_cuda is not None:
+                    self._global_cuda = torch.cuda.get_rng_state(self._cuda)
+                    torch.cuda.set_rng_state(outside_cuda, self._cuda)
 
     def state(self) -> dict[str, Tensor]:
         """All generator states."""

@@ -27,7 +27,8 @@ def all_or_nothing(learner: Learner) -> Iterator[None]:
     What is small (counters, generators, BatchNorm buffers) is noted before; what is large
     (parameters, memory, window) is undone through `learner.undo` and the memory's journal, so a
     step that succeeds pays next to nothing. Where nothing can refuse a step once the weights are
-    updated, they are not noted: an interrupt in that last moment leaves them new.
+    updated, they are not noted. So no interrupt may come from outside meanwhile: whoever uses this
+    is a `one_step_at_a_time`.
     """
     network, optimizer, kind = learner.network, learner.optimizer, learner.input_kind
     parts = learner.parts

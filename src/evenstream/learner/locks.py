@@ -1,0 +1,88 @@
+"""One thing at a time, so that several threads may use a learner, and several learners a process.
+
+Whoever takes both locks takes the process's first: no two threads then wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from evenstream.interruption import signals_held
+
+if TYPE_CHECKING:
+    from evenstream.learner.learner import Learner
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyLearner = TypeVar("AnyLearner", bound="Learner")
+
+GLOBAL_GENERATOR = RLock()
+"""Held by the one learner that PyTorch's global generator belongs to while it makes a step."""
+
+
+class Lock(RLock):  # type: ignore[misc]  # typeshed has it final, Python has not
+    """A learner's own; a copy of a learner gets a new one.
+
+    Being C code, `with lock` leaves no moment at which an interrupt finds it taken for ever.
+    """
+
+    def __init__(self) -> None:
+        _locks[id(self)] = self
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+_locks: WeakValueDictionary[int, Lock] = WeakValueDictionary()
+_at_fork: list[Lock] = []
+
+
+def one_at_a_time(
+    function: Callable[Concatenate[AnyLearner, P], R],
+) -> Callable[Concatenate[AnyLearner, P], R]:
+    """For what reads a learner's state: other threads wait until it is done."""
+
+    @wraps(function)
+    def locked(learner: AnyLearner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with learner.lock:
+            return function(learner, *args, **kwargs)
+
+    return locked
+
+
+def one_step_at_a_time(
+    function: Callable[Concatenate[AnyLearner, P], R],
+) -> Callable[Concatenate[AnyLearner, P], R]:
+    """For what makes a step: other learners wait, too, and so do the handlers of signals."""
+
+    @wraps(function)
+    def locked(learner: AnyLearner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with GLOBAL_GENERATOR, learner.lock, signals_held():
+            return function(learner, *args, **kwargs)
+
+    return locked
+
+
+def _wait_for_all() -> None:
+    """Before a fork: a child must not get a learner that another thread has half changed."""
+    GLOBAL_GENERATOR.acquire()
+    for reference in _locks.valuerefs():  # in one go, whatever other threads make or drop
+        lock = reference()
+        if lock is not None:
+            lock.acquire()
+            _at_fork.append(lock)
+
+
+def _go_on() -> None:
+    while _at_fork:
+        _at_fork.pop().release()
+    GLOBAL_GENERATOR.release()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(before=_wait_for_all, after_in_parent=_go_on, after_in_child=_go_on)
