@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import tyro
 
-from evenstream.errors import InputError
+from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import replacing
 
 if TYPE_CHECKING:
@@ -231,5 +232,12 @@ def _output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    with replacing(path) as file, file.open("w", encoding="utf-8") as text:
-        yield text
+    try:
+        with replacing(path) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape")
+            yield text
+            text.detach()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise EvenstreamError(f"cannot write {path}: {error.strerror or error}") from error
