@@ -282,11 +282,12 @@ def _print_result(console: Screen, metrics: dict[str, Any], folder: Path) -> Non
         console,
         f"average accuracy A_T {plain(metrics['A_T'])} %{forgetting}; "
         f"{metrics['steps']} steps in {metrics['train_seconds']:.1f} s, "
-        f"{metrics['samples_per_second']:,.0f} samples/s, {metrics['dtype']}; "
+        f"{metrics['samples_per_second'] or 0:,.0f} samples/s, {metrics['dtype']}; "
         f"evaluation {metrics['eval_seconds']:.1f} s",
     )
     if metrics.get("A_AUC") is not None:
-        _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {metrics['online']['statement']}")
+        statement = (metrics["online"] or {}).get("statement", "")
+        _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {statement}")
     for part, what in (("train", "training"), ("test", "test")):
         skipped = metrics.get(f"skipped_{part}", {}).get("count", 0)
         if skipped:
