@@ -26,7 +26,7 @@ from torch import Tensor
 from evenstream.errors import CheckpointError
 
 FORMAT = 2
-_TENSOR = "__tensor__"
+_TENSOR, _ESCAPE = "__tensor__", "~"
 _INCOMING = "incoming"
 _NUMBER = re.compile(r"checkpoint-(\d+)")
 
@@ -38,7 +38,7 @@ def flatten(tree: Any, path: str = "") -> tuple[dict[str, Tensor], Any]:
     if isinstance(tree, dict):
         parts = {str(k): flatten(v, f"{path}/{k}" if path else str(k)) for k, v in tree.items()}
         tensors = {name: t for found, _ in parts.values() for name, t in found.items()}
-        return tensors, {key: rest for key, (_, rest) in parts.items()}
+        return tensors, {_escaped(key): rest for key, (_, rest) in parts.items()}
     if isinstance(tree, (list, tuple)):
         items = [flatten(value, f"{path}/{index}") for index, value in enumerate(tree)]
         tensors = {name: t for found, _ in items for name, t in found.items()}
@@ -49,12 +49,21 @@ def flatten(tree: Any, path: str = "") -> tuple[dict[str, Tensor], Any]:
 def unflatten(tensors: dict[str, Tensor], rest: Any) -> Any:
     """The inverse of `flatten` (tuples come back as lists)."""
     if isinstance(rest, dict):
-        if set(rest) == {_TENSOR}:
+        if set(rest) == {_TENSOR} and isinstance(rest[_TENSOR], str):
             return tensors[rest[_TENSOR]]
-        return {key: unflatten(tensors, value) for key, value in rest.items()}
+        return {_unescaped(key): unflatten(tensors, value) for key, value in rest.items()}
     if isinstance(rest, list):
         return [unflatten(tensors, value) for value in rest]
     return rest
+
+
+def _escaped(key: str) -> str:
+    """A key that cannot be taken for the mark of a tensor."""
+    return _ESCAPE + key if key.lstrip(_ESCAPE) == _TENSOR else key
+
+
+def _unescaped(key: str) -> str:
+    return key.removeprefix(_ESCAPE) if key.lstrip(_ESCAPE) == _TENSOR else key
 
 
 def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:

@@ -1,6 +1,7 @@
 """Runs whose checkpoints or settings were damaged or changed, or that somebody else works on."""
 
 import functools
+import json
 
 import numpy as np
 import pytest
@@ -102,6 +103,12 @@ def test_settings_changed_under_a_run(whole, tmp_path):
         ("threads", "0", "threads must be 1 or more"),
         ("lr", "[1]", "lr must be of type float"),
         ("lr", "= =", "cannot be read"),
+        ("lr", "9" * 400, "lr must be a finite number"),
+        ("lr", "[" * 3000, "cannot be read"),
+        ("memory", "9" * 40, "memory must be .* at most"),
+        ("threads", "9" * 40, "threads must be .* at most"),
+        ("device", '"meta"', "device 'meta' cannot be used here"),
+        ("stream", '"\\u0000.csv"', "no NUL character"),
     ],
 )
 def test_damaged_config(table, tmp_path, name, value, message):
@@ -143,3 +150,53 @@ def test_two_processes_do_not_work_in_the_same_folder(table, tmp_path, monkeypat
         resume_run(tmp_path / "run")
     assert outcome(tmp_path / "run") == before
     resume_run(tmp_path / "run")
+
+
+def test_a_damaged_log_keeps_its_good_lines(whole, tmp_path):
+    config, expected = whole("table")
+    out = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        start_run(config, out, stop=StopAfter(16))
+    log = out / "events.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    lost = [lines[2], lines[5]]
+    lines[2], lines[5] = "\x00\x00\n", '{"step": [6], "task": 0}\n'
+    log.write_text("".join(lines))
+    with pytest.warns(UserWarning, match=r"2 of the steps up to 16 are missing \(3, 6\)"):
+        resume_run(out)
+    found = outcome(out)
+    steps = [json.loads(line)["step"] for line in lost]
+    events = [e for e in expected["events"] if e["step"] not in steps]
+    assert found == {**expected, "events": events}
+
+
+DAMAGED = {
+    "status alone": '{"status": "finished"}',
+    "words": '{"status": "finished", "A_T": "high"}',
+    "list": "[1]",
+    "deep": "[" * 20_000,
+    "empty": "",
+    "not UTF-8": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("content", ["[]", "[" * 20_000, '{"resumed": 3}', ""])
+def test_a_damaged_record_of_the_machine_is_begun_anew(whole, tmp_path, content):
+    config, expected = whole("table")
+    out = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        start_run(config, out, stop=StopAfter(16))
+    (out / "env.json").write_text(content)
+    resume_run(out)
+    assert outcome(out) == expected and "torch" in json.loads((out / "env.json").read_text())
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_damaged_metrics_are_made_again(whole, tmp_path, kind):
+    config, expected = whole("table")
+    out = tmp_path / "run"
+    start_run(config, out)
+    content = DAMAGED[kind]
+    (out / "metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert resume_run(out)["status"] == "finished"
+    assert outcome(out) == expected

@@ -14,6 +14,8 @@ import torch
 from evenstream.errors import InputError
 from evenstream.learner.optimizers import OPTIMIZERS
 
+MOST = 2**40
+"""Of all counts, so that no size in bytes, which has 63 bits, can overflow."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
 _TOO_LARGE = 2**63
@@ -51,10 +53,9 @@ class Options:
         ):
             given = getattr(self, name)
             number = plain_number(given)
-            if not (isinstance(number, int) and least <= number < _TOO_LARGE):
+            if not (isinstance(number, int) and least <= number <= MOST):
                 raise InputError(
-                    f"{name} must be a whole number of {least} or more and below 2**63, "
-                    f"got {given!r}"
+                    f"{name} must be a whole number of {least} to {MOST:,}, got {given!r}"
                 )
             object.__setattr__(self, name, number)
         seed = plain_number(self.seed)
@@ -103,8 +104,8 @@ def resolve_device(device: str | torch.device) -> torch.device:
     """Check that the device exists here."""
     try:
         resolved = torch.device(device)
-        torch.empty(0, device=resolved)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=resolved).item()  # "meta" has no numbers to return
+    except (RuntimeError, AssertionError, ImportError) as error:
         raise InputError(f"device {str(device)!r} cannot be used here: {error}") from None
     return resolved
 
