@@ -112,6 +112,7 @@ class Life:
         folder.mkdir(parents=True, exist_ok=True)
         self.words = words
         self._log = folder / f"{LOG}{len(list(folder.glob(f'{LOG}*')))}.txt"
+        self._log.touch()  # a fork may be killed before it has one
         self.process = fork(live, self._log)
 
     def ends(self, seconds: float) -> bool:

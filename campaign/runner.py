@@ -161,8 +161,11 @@ class Campaign:
         self.console.print(table)
         for kind in self.kinds:
             for seed, text in kind.failures.items():
-                line = f"python -m campaign --repeat {kind.name}:{seed}  # {text.splitlines()[0]}"
-                self.console.print(line[:250], markup=False, highlight=False, soft_wrap=True)
+                first, *_, last = [*text.strip().splitlines(), ""]
+                line = (
+                    f"python -m campaign --repeat {kind.name}:{seed}  # {first[:150]} {last[:150]}"
+                )
+                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         (self.home / "results.json").write_text(json.dumps(results, indent=1))
         return not any(kind.failures for kind in self.kinds)
 
