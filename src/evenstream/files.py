@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from evenstream.errors import EvenstreamError
+from evenstream.errors import EvenstreamError, InputError, shown
 from evenstream.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
@@ -27,6 +28,21 @@ def as_path(text: str) -> Path | None:
         return None
     path = Path(text).expanduser()
     return path if path.suffix or len(path.parts) > 1 or path.exists() else None
+
+
+def given_path(what: str, path: Any) -> Path:
+    """What a user gave as a path; refuses what cannot be one."""
+    why: object = "it is empty"
+    try:
+        made = Path(path)
+        if str(path):
+            os.lstat(made)
+            return made
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return made
+    except (OSError, TypeError, ValueError) as error:
+        why = error
+    raise InputError(f"{what} must be a path, and {shown(path)} is none: {why}")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

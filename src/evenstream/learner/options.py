@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 from evenstream.learner.optimizers import OPTIMIZERS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -58,12 +58,15 @@ class Options:
             if not (number and 0 <= value < math.inf):
                 raise InputError(f"{name} must be a finite number of 0 or more, got {value!r}")
             self._make_plain(name, float)
-        if self.optimizer not in OPTIMIZERS:
-            raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}")
-        if self.dtype not in DTYPES:
-            raise InputError(f"dtype must be auto or one of {', '.join(DTYPES)}")
-        if self.scope not in ("seen", "all"):
-            raise InputError(f"scope must be seen or all, got {self.scope!r}")
+        for name, known, or_else in (
+            ("optimizer", OPTIMIZERS, ""),
+            ("dtype", DTYPES, "auto or "),
+            ("scope", ("seen", "all"), ""),
+        ):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value in known):
+                known_ones = ", ".join(known)
+                raise InputError(f"{name} must be {or_else}one of {known_ones}, got {shown(value)}")
         if self.scope == "all" and not self.head_size:
             raise InputError("scope='all' needs head_size, the total number of classes")
 
@@ -75,17 +78,22 @@ class Options:
 
 def resolve_device(device: str | torch.device) -> torch.device:
     """Check that the device exists here."""
+    why: object = "it is not the name of a device"
     try:
-        resolved = torch.device(device)
-        torch.empty(0, device=resolved)
+        if isinstance(device, (str, torch.device)):
+            resolved = torch.device(device)
+            torch.empty(0, device=resolved)
+            if resolved.type != "meta":
+                return resolved
+            why = "tensors have no values there"
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {str(device)!r} cannot be used here: {error}") from None
-    return resolved
+        why = error
+    raise InputError(f"device {shown(str(device))} cannot be used here: {why}") from None
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> str:
     """Turn "auto" into bfloat16 on a CPU with AMX (2 to 4 times faster there), else float32."""
-    if dtype != "auto":
+    if not (isinstance(dtype, str) and dtype == "auto"):
         return dtype
     has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     return "bfloat16" if device.type == "cpu" and has_amx() else "float32"
