@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from evenstream.errors import EvenstreamError, InputError
+from evenstream.errors import EvenstreamError, InputError, shown
 from evenstream.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
@@ -42,6 +42,21 @@ def as_path(text: str) -> Path | None:
         raise InputError(f"{text!r} is no path: it has a NUL character")
     path = with_home(text)
     return path if path.suffix or len(path.parts) > 1 or path.exists() else None
+
+
+def given_path(what: str, path: Any) -> Path:
+    """What a user gave as a path; refuses what cannot be one."""
+    why: object = "it is empty"
+    try:
+        made = Path(path)
+        if str(path):
+            os.lstat(made)
+            return made
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return made
+    except (OSError, TypeError, ValueError) as error:
+        why = error
+    raise InputError(f"{what} must be a path, and {shown(path)} is none: {why}")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

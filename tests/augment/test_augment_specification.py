@@ -90,8 +90,8 @@ def test_parse_raises_nothing_but_our_errors(spec):
         (None, (-1.0, 1.0), "std must be positive"),
         (None, (math.inf,), "std must be positive"),
         (None, (math.nan,), "std must be positive"),
-        ((), None, "mean is empty"),
-        (None, (), "std is empty"),
+        ((), None, "number for each channel"),
+        (None, (), "number for each channel"),
     ],
 )
 def test_statistics_that_make_no_sense(mean, std, message):

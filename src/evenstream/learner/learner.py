@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from evenstream import networks
 from evenstream.augment import Preprocess
-from evenstream.checkpoint import read_checkpoint, write_checkpoint
-from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
+from evenstream.checkpoint import restore, write_checkpoint
+from evenstream.entries import entry
+from evenstream.errors import InputError, NonFiniteLoss, UnknownName, shown
+from evenstream.files import given_path
 from evenstream.interruption import signals_held
-from evenstream.learner.building import build_classifier
+from evenstream.learner.building import build_classifier, weights_file
 from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.inputs import InputKind, check_inputs
 from evenstream.learner.labels import Label, LabelMap, plain_counts, plain_labels
@@ -28,7 +30,12 @@ from evenstream.learner.memory import Memory
 from evenstream.learner.optimizers import make_optimizer, replace_parameter
 from evenstream.learner.options import Options, resolve_device, resolve_dtype
 from evenstream.learner.part import Need, Part, TaskData
-from evenstream.learner.persistence import fingerprint, learner_state, load_learner_state
+from evenstream.learner.persistence import (
+    check_what_is_passed,
+    fingerprint,
+    learner_state,
+    load_learner_state,
+)
 from evenstream.learner.prediction import deployment_prior, infer
 from evenstream.learner.randomness import Randomness
 from evenstream.learner.step import StepResult
@@ -104,6 +111,7 @@ class Learner:
         weights: str | Path | None = None,
     ) -> None:
         self.device = resolve_device(device)
+        self.preprocess = Preprocess(augment, mean, std)
         self.options = Options(
             memory=memory,
             lr=lr,
@@ -116,19 +124,13 @@ class Learner:
             device=str(self.device),
             dtype=resolve_dtype(dtype, self.device),
             augment=augment,
-            mean=None if mean is None else tuple(map(float, mean)),
-            std=None if std is None else tuple(map(float, std)),
+            mean=self.preprocess.mean,
+            std=self.preprocess.std,
             accumulate=accumulate,
             scope=scope,
             head_size=head_size,
         )
-        self.method = make_method(method) if isinstance(method, str) else method
-        self.method.check()
-        if self.method.in_use:
-            raise InputError(
-                f"this {self.method.spec} belongs to another learner, and its state with it; make "
-                "a new one for each learner"
-            )
+        self.method = make_method(method)
         if "memory" in self.needs and not (self.options.memory and self.method.uses_memory):
             raise InputError(
                 f"{self.method.spec} cannot do without a memory, "
@@ -141,16 +143,23 @@ class Learner:
         if isinstance(model, str) and model not in networks.NETWORKS:
             raise UnknownName("network", model, networks.NETWORKS)
         if not isinstance(model, (str, nn.Module)):
-            raise InputError(f"model must be a network's name or a torch module, got {model!r}")
+            raise InputError(
+                f"model must be a network's name or a torch module, got {shown(model)}"
+            )
         if weights is not None and isinstance(model, nn.Module):
             raise InputError("weights are for named networks; load them into your module yourself")
-        if weights is not None and not Path(weights).is_file():
-            raise InputError(f"there is no file {weights} to take weights from")
         self.model = model
-        self.weights = None if weights is None else Path(weights).absolute()
-        self.preprocess = Preprocess(augment, self.options.mean, self.options.std)
+        self.weights = None if weights is None else weights_file(weights)
+        self.lock = Lock()
+        """Taken by the methods themselves; see `locks` for the order."""
+        self.begin()
+        self.method.in_use = True
+
+    def begin(self) -> None:
+        """Set everything to what it is before anything has been learned, but the parts."""
+        capacity = self.options.memory if self.method.uses_memory else 0
         self.criterion = self._make_criterion()
-        self.memory = Memory(self.options.memory if self.method.uses_memory else 0, self.device)
+        self.memory = Memory(capacity, self.device)
         self.randomness = Randomness(self.options.seed, self.device)
         self.network: Classifier | None = None
         self.optimizer: torch.optim.Optimizer | None = None
@@ -165,11 +174,8 @@ class Learner:
         self.pending: list[tuple[Tensor, list[Label]]] = []
         self.undo: dict[Any, Undo] = {}
         """How to undo the step being made, by what it has changed, in that order."""
-        self.lock = Lock()
-        """Taken by the methods themselves; see `locks` for the order."""
         self._single_class_run = 0
         self._warned = False
-        self.method.in_use = True
 
     # ---- what users call ---------------------------------------------------------------------
 
@@ -219,6 +225,8 @@ class Learner:
         the reason, every later step is refused as well, until `discard` drops them.
         """
         raw, values = self._check_batch(x, labels)
+        if not isinstance(store, (bool, np.bool_)):
+            raise InputError(f"store must be True or False, got {shown(store)}")
         if not store and self.options.accumulate > 1:
             raise InputError("store=False is for whole batches; it cannot be used with accumulate")
         self._check_boundaries()
@@ -334,7 +342,7 @@ class Learner:
     @one_at_a_time
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
-        return write_checkpoint(Path(path), self.step, self.state())
+        return write_checkpoint(given_path("path", path), self.step, self.state())
 
     @classmethod
     def load(
@@ -350,7 +358,10 @@ class Learner:
         Named networks are rebuilt. A module of your own must be passed as `model`, a method that
         is not registered as `method`.
         """
-        return cls.from_state(read_checkpoint(Path(path)), model, method=method, device=device)
+        return restore(
+            given_path("path", path),
+            lambda state: cls.from_state(state, model, method=method, device=device),
+        )
 
     @one_at_a_time
     def state(self) -> dict[str, Any]:
@@ -369,25 +380,28 @@ class Learner:
         method: Method | None = None,
         device: str | None = None,
     ) -> Learner:
-        """Rebuild a learner from what `state` returned."""
-        if state.get("kind") != "learner":
-            raise CheckpointError("this checkpoint does not hold a learner")
-        if state["model"] is None and model is None:
-            raise CheckpointError(
-                "this learner was made with a module of your own; pass it: load(path, model=...)"
-            )
-        options = {**state["options"], **({"device": device} if device else {})}
-        learner = cls(
-            state["method"] if method is None else method,
-            state["model"] if model is None else model,
-            weights=state.get("weights"),
-            **options,
-        )
-        if learner.method.spec != state["method"]:
-            raise CheckpointError(
-                f"saved with method {state['method']}, not with {learner.method.spec}"
-            )
-        load_learner_state(learner, state)
+        """Rebuild a learner from what `state` returned.
+
+        Raises:
+            DamagedCheckpoint: the state is not what `state` returns.
+            EvenstreamError: what was passed beside it does not fit, or there is no such device.
+        """
+        made_with = check_what_is_passed(state, model, method)
+        with entry("options"):
+            options = dict(state["options"])
+            before = options.pop("device")
+            if not isinstance(before, str):
+                raise TypeError(f"its device is {shown(before)}")
+        place = resolve_device(before if device is None else device)
+        with entry("options"):
+            learner = cls(*made_with, device=place, **options)
+        try:
+            if isinstance(state.get("weights"), str):
+                learner.weights = weights_file(state["weights"])
+            load_learner_state(learner, state)
+        except BaseException:
+            learner.method.in_use = False  # a caller's may be used again
+            raise
         return learner
 
     @one_at_a_time
@@ -493,6 +507,8 @@ class Learner:
                     "start_task(data=(x, labels)) and end_task(data=(x, labels))"
                 )
             return None
+        if not (isinstance(data, (tuple, list)) and len(data) == 2):
+            raise InputError(f"data must be a pair of inputs and labels, got {shown(data)}")
         return self._check_batch(*data)
 
     def _show(self, raw: Tensor, values: list[Label]) -> TaskData:
@@ -515,6 +531,7 @@ class Learner:
 
     def build(self, raw: Tensor) -> Classifier:
         """Make the network for the first batch: its shape was not known before."""
+        self.memory.check_room(raw)
         network = build_classifier(
             self.model, raw, self.preprocess, self.options, self.method.head, self.weights
         )

@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenstream.entries import whole_number
 from evenstream.errors import InputError
+from evenstream.learner.room import check_room
 from evenstream.slots.priors import pad_classes
 
 X, Y = "x", "y"
@@ -122,6 +124,11 @@ class Memory:
         if rows.ndim == 2 and name not in (X, Y) and rows.shape[1] > stored.shape[1]:
             self._fields[name] = F.pad(stored, (0, rows.shape[1] - stored.shape[1]))
 
+    def check_room(self, raw: Tensor) -> None:
+        """Refuse a capacity for which this machine has no room, given some samples."""
+        row = raw[:1].nbytes + torch.int64.itemsize
+        check_room(f"a memory of {self.capacity:,} samples", self.capacity * row, self.device)
+
     def begin(self) -> None:
         """Start to remember what writes replace, so that a refused step can be undone."""
         self._journal = []
@@ -148,9 +155,14 @@ class Memory:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Put a saved memory back; capacities must agree (the learner's options say so)."""
-        self.seen, self.size = state["seen"], state["size"]
-        self.class_counts = state["class_counts"].to(self.device)
+        self.seen, self.size = whole_number(state, "seen"), whole_number(state, "size")
         self._fields = {}
         for name, rows in state["fields"].items():
+            if len(rows) != self.size:
+                raise ValueError(f"its field {name!r} has {len(rows)} rows, not {self.size}")
             self._fit_field(name, rows)
             self._fields[name][: self.size] = rows.to(self.device)
+        self.class_counts = counts = state["class_counts"].to(self.device)
+        labels = self.field(Y) if self.size else torch.zeros(0, dtype=torch.int64)
+        if not torch.equal(counts.cpu(), torch.bincount(labels.cpu(), minlength=len(counts))):
+            raise ValueError("its class counts are not those of its labels")

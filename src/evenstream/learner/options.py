@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 from evenstream.learner.optimizers import OPTIMIZERS
 
 MOST = 2**40
@@ -68,17 +68,20 @@ class Options:
             if number is None or not 0 <= number <= _LARGEST_FLOAT32:
                 raise InputError(
                     f"{name} must be a finite number of 0 or more that float32 can hold, "
-                    f"got {given!r}"
+                    f"got {shown(given)}"
                 )
             # a Python integer stays one: the fingerprints of earlier saves have it
             keeps = type(given) is int and number < _TOO_LARGE
             object.__setattr__(self, name, number if keeps else float(number))
-        if self.optimizer not in OPTIMIZERS:
-            raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}")
-        if self.dtype not in DTYPES:
-            raise InputError(f"dtype must be auto or one of {', '.join(DTYPES)}")
-        if self.scope not in ("seen", "all"):
-            raise InputError(f"scope must be seen or all, got {self.scope!r}")
+        for name, known, or_else in (
+            ("optimizer", OPTIMIZERS, ""),
+            ("dtype", DTYPES, "auto or "),
+            ("scope", ("seen", "all"), ""),
+        ):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value in known):
+                known_ones = ", ".join(known)
+                raise InputError(f"{name} must be {or_else}one of {known_ones}, got {shown(value)}")
         if self.scope == "all" and not self.head_size:
             raise InputError("scope='all' needs head_size, the total number of classes")
 
@@ -102,17 +105,20 @@ def plain_number(value: Any) -> int | float | None:
 
 def resolve_device(device: str | torch.device) -> torch.device:
     """Check that the device exists here."""
+    why: object = "it is not the name of a device"
     try:
-        resolved = torch.device(device)
-        torch.zeros(1, device=resolved).item()  # "meta" has no numbers to return
+        if isinstance(device, (str, torch.device)):
+            resolved = torch.device(device)
+            torch.zeros(1, device=resolved).item()  # "meta" has no numbers to return
+            return resolved
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise InputError(f"device {str(device)!r} cannot be used here: {error}") from None
-    return resolved
+        why = error
+    raise InputError(f"device {shown(str(device))} cannot be used here: {why}") from None
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> str:
     """Turn "auto" into bfloat16 on a CPU with AMX (2 to 4 times faster there), else float32."""
-    if dtype != "auto":
+    if not (isinstance(dtype, str) and dtype == "auto"):
         return dtype
     has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     return "bfloat16" if device.type == "cpu" and has_amx() else "float32"

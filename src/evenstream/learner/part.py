@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from evenstream.entries import whole_number
 from evenstream.learner.classifier import Classifier
 from evenstream.learner.optimizers import load_optimizer_state, optimizer_state
 
@@ -95,8 +96,10 @@ class Part:
             if name not in self.modules:
                 self.modules[name] = self.rebuild_module(learner, name)
             self.modules[name].load_state_dict(saved)
-        for name, width in state["widths"].items():
-            self.modules[name].width = width
-        for name, saved in state["optimizers"].items():
-            load_optimizer_state(self.optimizers[name], saved)
+        for name, module in self.modules.items():
+            if isinstance(module, Classifier):
+                whole = state["widths"][name] is not None
+                module.width = whole_number(state["widths"], name) if whole else None
+        for name, optimizer in self.optimizers.items():
+            load_optimizer_state(optimizer, state["optimizers"][name])
         self.tensors = {n: t.to(learner.device, copy=True) for n, t in state["tensors"].items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 from evenstream.learner.classifier import Classifier, evaluation_mode
 from evenstream.learner.labels import plain_labels
 from evenstream.learner.outputs import Model, outputs
@@ -49,8 +49,9 @@ def deployment_prior(learner: Learner, priors: Mapping[Any, float]) -> Tensor:
             raise InputError(f"priors names the label {label!r}, which was never learned")
         try:
             weights[index] = float(value)
-        except (TypeError, ValueError):
-            raise InputError(f"priors must be numbers, got {value!r}") from None
-    if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or float(weights.sum()) <= 0:
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            raise InputError(f"priors must be numbers, got {shown(value)}") from None
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or not bool(weights.any()):
         raise InputError("priors must be finite, not negative, and not all zero")
+    weights = weights / weights.max()  # a sum of the largest numbers would be infinite
     return (weights / weights.sum()).log().float()

@@ -20,7 +20,7 @@ from evenstream.learner.inputs import check_inputs
 from evenstream.learner.labels import label_to_json, plain_labels
 from evenstream.learner.learner import Learner
 from evenstream.learner.step import StepResult
-from evenstream.live.folder import LIVE, bring_to, claimed, read_saved
+from evenstream.live.folder import LIVE, bring_to_saved, claimed
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
 from evenstream.run.folder import METRICS
@@ -121,9 +121,8 @@ class _Following:
         self.resumable = stream if isinstance(stream, Resumable) else None
         self.tally, self.phase = Tally(), _Phase.SAVED
         if has_checkpoint(folder):
-            state, self.tally = read_saved(folder, of_run=False)
+            self.tally = bring_to_saved(learner, folder)
             tidy(folder)
-            bring_to(learner, state, folder)
         cut_back(folder, self.tally.batches, 0)
         if learner.needs & NEEDS_BOUNDARIES.keys() and not learner.in_task:
             raise InputError(f"{learner.method.spec} needs task boundaries; live streams have none")

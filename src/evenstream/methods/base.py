@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
 from torch import Tensor
 
 from evenstream.bounds import check_bounds
-from evenstream.errors import InputError, UnknownName
+from evenstream.errors import InputError, UnknownName, shown
 from evenstream.learner.heads import Head
 from evenstream.learner.part import Need, Part
 from evenstream.learner.rows import Rows
@@ -141,13 +141,18 @@ class Method(Part):
         return None
 
     def check(self) -> None:
-        """Refuse needs that there are not, and a head or rule that makes no sense."""
+        """Refuse needs that there are not, a head or rule that makes no sense, and a second use."""
         for need in self.all_needs:
             if need not in get_args(Need):
                 raise UnknownName(f"need of {self.spec}", need, get_args(Need))
         reason = self.why_not or self.inference.why_not_with(self)
         if reason is not None:
             raise InputError(f"{self.spec} makes no sense: {reason}")
+        if self.in_use:
+            raise InputError(
+                f"this {self.spec} belongs to another learner, and its state with it; make a new "
+                "one for each learner"
+            )
 
     # ---- names -------------------------------------------------------------------------------
 
@@ -211,11 +216,17 @@ def method_names() -> list[str]:
     return [*plain, *adjusted, *ALIASES]
 
 
-def make_method(spec: str) -> Method:
+def make_method(spec: str | Method) -> Method:
     """Build a method from `NAME[:key=value,...][@RULE]`, as in `er-las:tau=inf,window=5@ncm`.
 
-    Options are the method's own, those of its head, and with `-las` those of the adjustment.
+    Options are the method's own, those of its head, and with `-las` those of the adjustment. One
+    that is made already is only checked.
     """
+    if isinstance(spec, Method):
+        spec.check()
+        return spec
+    if not isinstance(spec, str):
+        raise InputError(f"method must be a method or its name, got {shown(spec)}")
     written, at, rule = spec.partition("@")
     name, _, text = written.partition(":")
     name = ALIASES.get(name, name)

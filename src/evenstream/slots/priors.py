@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from evenstream.entries import whole_number
 from evenstream.errors import InputError
 from evenstream.learner.part import Need
 from evenstream.learner.randomness import make_generator
@@ -114,7 +115,7 @@ class SlidingWindow(PriorEstimator):
         labels, lengths = state["labels"], state["lengths"][-self.window :].tolist()
         kept = labels[len(labels) - sum(lengths) :]
         self._batches = deque(batch.clone() for batch in kept.split(lengths))
-        self._counts = torch.bincount(kept, minlength=state["n_classes"])
+        self._counts = torch.bincount(kept, minlength=whole_number(state, "n_classes"))
 
 
 class _WeightVector(PriorEstimator):
@@ -214,7 +215,7 @@ class RandomPrior(PriorEstimator):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Put all of it back."""
-        self._steps = state["steps"]
+        self._steps = whole_number(state, "steps")
         self._seen, self._weights = state["seen"].clone(), state["weights"].clone()
         self._generator.set_state(state["generator"])
 
