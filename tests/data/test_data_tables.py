@@ -165,6 +165,7 @@ BAD_FILES = {
     "NA": ("a,b,label\nNA,2,x\n", "column 'a' is missing"),
     "infinite": ("a,b,label\n1,inf,x\n", "column 'b' is inf, too large"),
     "huge": ("a,b,label\n1,1e39,x\n", r"column 'b' is 1e\+39, too large for 32-bit"),
+    "long label": (f"a,label\n1,{'x' * 300}\n", "line 2: the label is .* with 300 characters"),
     "no label": ("a,b,label\n1,2,\n", "line 2: the label is missing"),
     "quotes": ('a,b,label\n1,"2"3,x\n', "line 2: ',' expected after '\"'"),
     "open quote": (
@@ -438,6 +439,9 @@ def test_parquet_can_be_left_and_gone_on_with(tmp_path):
         ({"a": [1e300], "label": ["x"]}, "row 1: column 'a' is missing or not finite"),
         ({"a": [1.0], "label": pa.array([None], pa.string())}, "row 1: the label is missing"),
         ({"a": pa.array([], pa.int64()), "label": pa.array([], pa.string())}, "no rows"),
+        ({"a": ["1_000"], "label": ["x"]}, "column 'a' holds string, not numbers"),
+        ({"a": [1.0], "label": pa.array([b"\xff"]).view(pa.string())}, "is damaged: .*utf-8"),
+        ({"a": [1.0], "label": ["x" * 300]}, "row 1: the label is 'x{30}'... with 300 characters"),
     ],
 )
 def test_bad_parquet_columns(tmp_path, columns, message):
