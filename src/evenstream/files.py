@@ -13,10 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from evenstream.errors import EvenstreamError
+from evenstream.errors import EvenstreamError, InputError
 from evenstream.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
+AS_IT_IS = "surrogateescape"
+"""What to do with the bytes of a path that are no text, in a file that has text beside them."""
 
 
 def safe_name(text: str) -> str:
@@ -36,6 +38,8 @@ def as_path(text: str) -> Path | None:
     """The path that is meant, or None for what looks like a name."""
     if not text:
         return None
+    if "\0" in text:
+        raise InputError(f"{text!r} is no path: it has a NUL character")
     path = with_home(text)
     return path if path.suffix or len(path.parts) > 1 or path.exists() else None
 
@@ -43,7 +47,7 @@ def as_path(text: str) -> Path | None:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a crash leaves the old content or the new, never half of it."""
     with replacing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content.encode(errors=AS_IT_IS) if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -142,12 +142,19 @@ def _work_on(
 
 
 def finished_results(out: Path) -> dict[str, Any] | None:
-    """What `pretrain.json` says of a pre-training that is finished, else None."""
+    """What `pretrain.json` says of a pre-training that is finished, else None; also if damaged."""
     try:
         found: dict[str, Any] = json.loads((out / RESULTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        whole = (
+            all(isinstance(found[name], str) for name in ("stream", "network"))
+            and all(isinstance(found[name], list) for name in ("classes", "accuracy"))
+            and isinstance(found["accuracy"][-1], (int, float, type(None)))
+            and isinstance(found["train_seconds"], (int, float))
+        )
+        finished = whole and found["status"] == "finished"
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return None
-    return found if found["status"] == "finished" and (out / WEIGHTS).exists() else None
+    return found if finished and (out / WEIGHTS).exists() else None
 
 
 def _rehearsed(config: PretrainConfig, stream: Stream) -> Stream:

@@ -103,6 +103,12 @@ def test_settings_changed_under_a_run(whole, tmp_path):
         ("threads", "0", "threads must be 1 or more"),
         ("lr", "[1]", "lr must be of type float"),
         ("lr", "= =", "cannot be read"),
+        ("lr", "9" * 400, "lr must be a finite number"),
+        ("lr", "[" * 3000, "cannot be read"),
+        ("memory", "9" * 40, "memory must be .* at most"),
+        ("threads", "9" * 40, "threads must be .* at most"),
+        ("device", '"meta"', "device 'meta' cannot be used here"),
+        ("stream", '"\\u0000.csv"', "no NUL character"),
     ],
 )
 def test_damaged_config(table, tmp_path, name, value, message):
@@ -172,6 +178,17 @@ DAMAGED = {
     "empty": "",
     "not UTF-8": b"\xff\xfe",
 }
+
+
+@pytest.mark.parametrize("content", ["[]", "[" * 20_000, '{"resumed": 3}', ""])
+def test_a_damaged_record_of_the_machine_is_begun_anew(whole, tmp_path, content):
+    config, expected = whole("table")
+    out = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        start_run(config, out, stop=StopAfter(16))
+    (out / "env.json").write_text(content)
+    resume_run(out)
+    assert outcome(out) == expected and "torch" in json.loads((out / "env.json").read_text())
 
 
 @pytest.mark.parametrize("kind", DAMAGED)

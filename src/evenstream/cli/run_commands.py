@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ import tyro
 from evenstream.cli.settings import Settings
 from evenstream.errors import InputError
 from evenstream.files import safe_name
+from evenstream.printable import say_error
 from evenstream.run.workers import how_many, warm_up
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
         _say(console, f"report: {write_report(folder)}")
     if errors:
         again = f"`{resume_command(folder)}` tries again"
-        print(f"error: {len(errors)} of {total} runs failed; {again}", file=sys.stderr)
+        say_error(f"error: {len(errors)} of {total} runs failed; {again}")
     return 1 if errors else 0
 
 

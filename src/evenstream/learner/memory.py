@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenstream.errors import InputError
 from evenstream.slots.priors import pad_classes
 
 X, Y = "x", "y"
@@ -107,7 +109,14 @@ class Memory:
         """Allocate a field at its first write; widen it when the head has grown since."""
         if name not in self._fields:
             shape = (self.capacity, *rows.shape[1:])
-            self._fields[name] = torch.zeros(shape, dtype=rows.dtype, device=self.device)
+            try:
+                self._fields[name] = torch.zeros(shape, dtype=rows.dtype, device=self.device)
+            except RuntimeError as error:  # PyTorch has no type of its own for this on the CPU
+                size = math.prod(shape) * rows.element_size() / 2**30
+                raise InputError(
+                    f"a memory of {self.capacity:,} samples needs {size:,.1f} GiB at once, which "
+                    f"cannot be had ({str(error).partition(chr(10))[0]}); keep fewer"
+                ) from None
             return
         stored = self._fields[name]
         if rows.ndim == 2 and name not in (X, Y) and rows.shape[1] > stored.shape[1]:

@@ -12,6 +12,8 @@ import torch
 from evenstream.errors import InputError
 from evenstream.learner.optimizers import OPTIMIZERS
 
+MOST = 2**40
+"""Of all counts, so that no size in bytes, which has 63 bits, can overflow."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
 
@@ -49,6 +51,8 @@ class Options:
             if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise InputError(f"{name} must be a whole number of {least} or more, got {value!r}")
             self._make_plain(name, int)
+            if int(value) > MOST:
+                raise InputError(f"{name} must be {MOST:,} at most, got {value!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, Integral):
             raise InputError(f"seed must be a whole number, got {self.seed!r}")
         self._make_plain("seed", int)
@@ -77,8 +81,8 @@ def resolve_device(device: str | torch.device) -> torch.device:
     """Check that the device exists here."""
     try:
         resolved = torch.device(device)
-        torch.empty(0, device=resolved)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=resolved).item()  # "meta" has no numbers to return
+    except (RuntimeError, AssertionError, ImportError) as error:
         raise InputError(f"device {str(device)!r} cannot be used here: {error}") from None
     return resolved
 

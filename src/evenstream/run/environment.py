@@ -24,7 +24,7 @@ def record_session(folder: Path, step: int) -> None:
         first = json.loads(path.read_text(encoding="utf-8"))
         sessions = first.setdefault("resumed", [])
         sessions.append({"step": step} | {k: v for k, v in now.items() if first.get(k) != v})
-    except (OSError, ValueError, AttributeError):  # none yet, or not readable
+    except (OSError, ValueError, AttributeError, RecursionError):  # none yet, or not readable
         first = now
     write_atomically(path, json.dumps(first, indent=1))
 
