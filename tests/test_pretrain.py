@@ -2,8 +2,8 @@
 
 import itertools
 import json
-import shutil
 import math
+import shutil
 import warnings
 from dataclasses import replace
 

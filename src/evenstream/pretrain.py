@@ -148,9 +148,12 @@ def finished_results(out: Path) -> dict[str, Any] | None:
     """What `pretrain.json` says of a pre-training that is finished, else None; also if damaged."""
     try:
         found: dict[str, Any] = json.loads((out / RESULTS).read_text(encoding="utf-8"))
-        kinds = {"classes": list, "train_seconds": (int, float), "stream": str, "network": str}
-        whole = all(isinstance(found[name], kind) for name, kind in kinds.items())
-        whole = whole and isinstance(found["accuracy"][-1], (int, float, type(None)))
+        whole = (
+            all(isinstance(found[name], str) for name in ("stream", "network"))
+            and all(isinstance(found[name], list) for name in ("classes", "accuracy"))
+            and isinstance(found["accuracy"][-1], (int, float, type(None)))
+            and isinstance(found["train_seconds"], (int, float))
+        )
         finished = whole and found["status"] == "finished"
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return None

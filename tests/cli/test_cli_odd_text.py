@@ -165,6 +165,14 @@ def test_names_that_are_no_text(run):
     assert subprocess.run(command, capture_output=True).stdout == Path("p.csv").read_bytes()
 
 
+@pytest.mark.parametrize("where", ["&-", "/dev/full"])
+def test_an_output_that_takes_nothing(where):
+    command = f"{sys.executable} -m evenstream --version >{where}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    told = "" if where == "&-" else "error: [Errno 28] No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (2 if told else 0, told)
+
+
 def test_a_terminal_without_our_signs():
     command = [sys.executable, "-m", "evenstream", "streams"]
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}

@@ -107,7 +107,8 @@ def _prepare_output() -> None:
     """Have somewhere to print to, in any encoding."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed, as by `>&-`
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
