@@ -68,9 +68,11 @@ def campaign(spec, interrupts, *, handler=signal.default_int_handler, again=0.0,
                     learner = new()
                     torch.set_rng_state(outside)
                     signal.signal(signal.SIGALRM, handler)
+        new().learn(*stream[0])
+        found["handler"] += signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     finally:
         signal.signal(signal.SIGALRM, before)
-    return dict(found)
+    return dict(+found)
 
 
 def interrupted(action, delay, again=0.0):

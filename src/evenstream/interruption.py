@@ -59,8 +59,8 @@ def stop_on_signal() -> Iterator[Stop]:
 def signals_held() -> Iterator[None]:
     """Put off the handlers of all signals to the end of a block, which they could tear in two.
 
-    What a handler raises (Ctrl-C a `KeyboardInterrupt`) comes out of the block's end: all of it was
-    done, or what it does on an error. Where the block calls `let_through`, Ctrl-C ends it sooner.
+    They run right after it, so what they raise (Ctrl-C a `KeyboardInterrupt`) finds it done, or
+    undone by its own error. Where the block calls `let_through`, Ctrl-C is an error in it.
     """
     global _held
     if _held is not None or not _in_main_thread():  # handlers run in the main thread only
@@ -77,7 +77,7 @@ def signals_held() -> Iterator[None]:
 
 
 def let_through() -> None:
-    """Let Ctrl-C end a block of `signals_held` here, where an error would do no harm."""
+    """Let Ctrl-C raise inside `signals_held` after all, where the block can undo itself."""
     if _held is not None and _held.waiting and _in_main_thread():
         _held.let_through()
 
@@ -102,7 +102,7 @@ class _Held:
 
     def hold(self) -> None:
         get = _signal.getsignal
-        self._handlers = {n: handler for n in _SIGNALS if callable(handler := get(n))}
+        self._handlers = {n: _real(n, handler) for n in _SIGNALS if callable(handler := get(n))}
         for number in self._handlers:
             _signal.signal(number, self._stand_in)
         self._on = True
@@ -145,6 +145,12 @@ class _Held:
 
 _SIGNALS = tuple(map(int, signal.valid_signals()))
 _held: _Held | None = None
+
+
+def _real(number: int, handler: Handler) -> Handler:
+    """The handler itself, not one that stands in: several signals at a time may leave that."""
+    owner = getattr(handler, "__self__", None)
+    return _real(number, owner._handlers[number]) if isinstance(owner, _Held) else handler
 
 
 def _in_main_thread() -> bool:

@@ -32,12 +32,11 @@ def test_interrupted_steps_are_made_or_not_made(spec):
 @pytest.mark.parametrize("handler", [signal.default_int_handler, raise_alarm])
 @pytest.mark.parametrize("again", [0.0, 3e-4])
 @pytest.mark.parametrize("spec", SPECS)
-def test_many_interrupted_steps_on_two_threads(spec, again, handler):
+def test_a_thousand_interrupted_steps_on_two_threads(spec, again, handler):
     torch.set_num_threads(2)
-    found = campaign(spec, 125, handler=handler, again=again)
-    assert found.keys() <= WHOLE and sum(found.values()) == 125
-    found = campaign(spec, 125, handler=handler, again=again, model="mlp-norm")
-    assert found.keys() <= WHOLE and sum(found.values()) == 125
+    for model in (None, "mlp-norm"):
+        found = campaign(spec, 16, handler=handler, again=again, model=model)
+        assert found.keys() <= WHOLE and sum(found.values()) == 16
 
 
 OWN_CODE = (str(Path(evenstream.__file__).parent), contextlib.__file__)
@@ -273,7 +272,7 @@ def test_interrupts_of_a_jupyter_kernel():
         assert runs(KERNEL.format(path=[str(Path(evenstream.__file__).parents[1])]))
         draw = random.Random(0)
         for _ in range(200):
-            sent = client.execute(LEARN)
+            sent = client.execute(LEARN, stop_on_error=False)
             time.sleep(draw.uniform(0.02, 0.1))
             manager.interrupt_kernel()
             assert answer(sent)["ename"] == "KeyboardInterrupt"

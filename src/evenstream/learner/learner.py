@@ -58,6 +58,10 @@ class Learner:
     >>> len(learner.predict(np.random.rand(3, 4)))
     3
 
+    Any thread may call its methods at any time: each call is made whole before the next begins.
+    Ctrl-C, or any signal whose handler raises, leaves a step made or not made, never half made;
+    `step` says which.
+
     Args:
         method: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
             (`evenstream methods` lists methods and inference rules).
