@@ -219,7 +219,7 @@ def test_a_class_of_ones_own_takes_no_name_of_ours_by_chance(registered):
     """A class `ER` of a user's is not evenstream's; a notebook's cell that runs twice is itself."""
     ours = METHODS["er"]
     with pytest.raises(
-        InputError, match=r"'er' is registered already \(evenstream.methods.er.ER\)"
+        InputError, match=r"'er' is registered already \(evenstream.methods.er.PlainER\)"
     ):
         register("er")(type("ER", (Method,), {"__module__": "__main__"}))
     assert METHODS["er"] is ours

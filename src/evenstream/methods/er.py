@@ -13,9 +13,11 @@ from evenstream.methods.base import Method, register
 
 
 @dataclass
-class JointReplay(Method):
-    """What ER and its kin share: one forward and one mean over incoming and replayed rows."""
+class ER(Method):
+    """Mix each batch with stored samples, minimise cross-entropy over both: what others extend."""
 
+    name = "er"
+    citation = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning, 2019"
     cost = "F(b+m) + G(b+m)"
 
     def loss(self, step: Step) -> Tensor:
@@ -26,10 +28,8 @@ class JointReplay(Method):
 
 @register("er")
 @dataclass
-class ER(JointReplay):
+class PlainER(ER):
     """Mix each batch with stored samples, minimise cross-entropy over both."""
-
-    citation = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning, 2019"
 
     reduction: Literal["mean", "sum-of-means"] = "mean"
     """One mean over all rows, or the mean over incoming rows plus that over replayed ones, as

@@ -17,7 +17,7 @@ from evenstream.learner.optimizers import replace_parameter
 from evenstream.learner.randomness import derive_seed
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import JointReplay
+from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import balanced_slots
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.slots.retrieval import draw_distinct
@@ -30,7 +30,7 @@ SURROGATE = "surrogate"
 
 @register("er-obc")
 @dataclass
-class EROBC(JointReplay):
+class EROBC(ER):
     """ER, then a second step for head weight and bias only; the extractor does not move.
 
     The correction always uses plain cross-entropy: it is a remedy for the same bias, on rows as

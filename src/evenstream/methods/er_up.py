@@ -10,14 +10,14 @@ from evenstream.learner.memory import Y
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import JointReplay
+from evenstream.methods.er import ER
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.slots.retrieval import Retrieval
 
 
 @register("er-up")
 @dataclass
-class ERUp(JointReplay):
+class ERUp(ER):
     """Keep the incoming batch; draw q = ceil(b / present classes) rows of every other class."""
 
     citation = "the paper's over-sampling baseline"

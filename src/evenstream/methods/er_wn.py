@@ -10,13 +10,13 @@ from torch import Tensor
 from evenstream.bounds import Factor
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import JointReplay
+from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule, NormalisedWeights
 
 
 @register("er-wn")
 @dataclass
-class ERWN(JointReplay):
+class ERWN(ER):
     """ER whose head is normalised after training, so that no class wins by a longer weight.
 
     The paper says only that weights are normalised; doing so at test time is Kang et al.'s way.

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import JointReplay
+from evenstream.methods.er import ER
 
 
 @register("fine-tune")
 @dataclass
-class FineTune(JointReplay):
+class FineTune(ER):
     """Minimise cross-entropy on each incoming batch; forgets what the stream no longer shows."""
 
     citation = "the paper's lower bound"

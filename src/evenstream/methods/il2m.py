@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstream.methods.base import register
-from evenstream.methods.er import JointReplay
+from evenstream.methods.er import ER
 from evenstream.slots.inference import InferenceRule
 from evenstream.slots.inference.rescaling import Measured, Rescaled
 
 
 @register("il2m")
 @dataclass
-class IL2M(JointReplay):
+class IL2M(ER):
     """ER with a dual memory: samples, and how confident the network was when classes were new."""
 
     citation = "Belouadah and Popescu, IL2M: Class Incremental Learning With Dual Memory, 2019"

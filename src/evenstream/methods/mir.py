@@ -15,7 +15,7 @@ from evenstream.learner.part import Need, TaskData
 from evenstream.learner.rows import Rows
 from evenstream.learner.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import JointReplay
+from evenstream.methods.er import ER
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
 from evenstream.slots.retrieval import Retrieval, Uniform, draw_distinct
@@ -59,7 +59,7 @@ class MaximallyInterfered(Retrieval):
 
 @register("mir")
 @dataclass
-class MIR(JointReplay):
+class MIR(ER):
     """Replay what the incoming batch would interfere with most; otherwise as ER."""
 
     citation = "Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, 2019"
