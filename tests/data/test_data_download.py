@@ -144,9 +144,10 @@ def test_a_part_from_another_address_is_not_continued(server, folder):
     assert server.ranges == [None]
 
 
-def test_a_damaged_note_on_the_part_begins_anew(server, folder):
+@pytest.mark.parametrize("note", ["{", "[]", "[" * 100_000, '{"url": 1}'])
+def test_a_damaged_note_on_the_part_begins_anew(server, folder, note):
     interrupted_fetch(server, folder, at=5000)
-    (folder / f"{NAME}.part.json").write_text("{")
+    (folder / f"{NAME}.part.json").write_text(note)
     assert fetch_from(server, folder).read_bytes() == CONTENT
     assert server.ranges == [None]
 

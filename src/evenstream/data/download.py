@@ -129,7 +129,7 @@ class _Part:
         """What it is a part of, if that is at this address and can be told from other versions."""
         try:
             origin = _Origin(**json.loads(self._origin_path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
         return origin if self.size and origin.url == url and origin.validator else None
 
