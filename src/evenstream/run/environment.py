@@ -68,8 +68,11 @@ def _commit() -> str | None:
     if not (root / ".git").exists():  # installed, perhaps inside a repository of the user's
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # as in a hook
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True, env=env
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip()
