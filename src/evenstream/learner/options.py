@@ -53,10 +53,10 @@ class Options:
         ):
             given = getattr(self, name)
             number = plain_number(given)
-            if not (isinstance(number, int) and least <= number <= MOST):
-                raise InputError(
-                    f"{name} must be a whole number of {least} to {MOST:,}, got {given!r}"
-                )
+            if not (isinstance(number, int) and number >= least):
+                raise InputError(f"{name} must be a whole number of {least} or more, got {given!r}")
+            if number > MOST:
+                raise InputError(f"{name} must be {MOST:,} at most, got {given!r}")
             object.__setattr__(self, name, number)
         seed = plain_number(self.seed)
         if not isinstance(seed, int):

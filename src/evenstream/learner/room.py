@@ -20,7 +20,7 @@ def check_room(what: str, needed: int, device: torch.device) -> None:
     left = _bytes_left()
     if needed > left:
         room = f"{needed / 1e9:,.1f} GB of memory, and {left / 1e9:,.1f} GB are left here"
-        raise InputError(f"{what} would need {room}; take a smaller number")
+        raise InputError(f"{what} would need {room}; keep fewer")
 
 
 def _bytes_left() -> float:
