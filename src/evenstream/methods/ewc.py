@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
 
 FISHER, ANCHOR, OFFSET = "fisher/", "anchor/", "offset"
-
-REACH = 1.5
-"""How far the penalty may move a weight in a step of SGD, in distances from θ*: 1 is right there,
-and from 2 on each step ends further away than it began."""
 
 
 @register("ewc")
@@ -68,10 +63,7 @@ class EWC(FineTune):
         if OFFSET not in self.tensors:
             return loss
         weights = {n: p for n, p in step.network.named_parameters() if p.requires_grad}
-        factor = 2 * step.lr * self.strength
-        most = REACH / factor if factor else math.inf
-        fishers = {name: fisher.clamp(max=most) for name, fisher in self.kept(FISHER).items()}
-        penalty = quadratic_penalty(weights, self.kept(ANCHOR), fishers)
+        penalty = quadratic_penalty(weights, self.kept(ANCHOR), self.kept(FISHER))
         return loss + self.strength * (penalty + self.tensors[OFFSET])
 
     def kept(self, kind: str) -> dict[str, Tensor]:
