@@ -54,9 +54,10 @@ def test_every_command_prints_labels_and_paths_as_text(run, one_process):
         "learn": run("learn", folder / "live", "--from", folder / "t.npz"),
         "refused": run("run", "er", *stream, "--out", folder / "run"),
         "absent": run("predict", folder / "live", folder / "absent.csv"),
+        "too many": run("report", folder / "run", folder),
     }
     for name, (status, out, err) in said.items():
-        assert status == (2 if name in ("refused", "absent") else 0), (name, err)
+        assert status == (2 if name in ("refused", "absent", "too many") else 0), (name, err)
         assert is_plain(out + err), name
         assert "\\x1b[2J[red]odd$_$" in out + err, name
     shown = said["streams"][1]

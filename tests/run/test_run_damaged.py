@@ -180,6 +180,22 @@ DAMAGED = {
 }
 
 
+@pytest.mark.parametrize("name", ["A_T", "F_T", "steps", "dtype", "online", "skipped_test"])
+def test_damaged_entries_of_metrics_are_made_again(whole, tmp_path, name):
+    config, expected = whole("table")
+    out = tmp_path / "run"
+    start_run(config, out)
+    found = json.loads((out / "metrics.json").read_text())
+    (out / "metrics.json").write_text(json.dumps({**found, name: ["high"]}))
+    resume_run(out)
+    assert outcome(out) == expected
+    if name not in ("online", "skipped_test"):  # runs of earlier versions have none
+        found.pop(name)
+        (out / "metrics.json").write_text(json.dumps(found))
+        resume_run(out)
+        assert outcome(out) == expected
+
+
 @pytest.mark.parametrize("content", ["[]", "[" * 20_000, '{"resumed": 3}', ""])
 def test_a_damaged_record_of_the_machine_is_begun_anew(whole, tmp_path, content):
     config, expected = whole("table")

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
 import tyro
@@ -19,7 +20,7 @@ from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.cli.sweep_commands import sweep
 from evenstream.errors import EvenstreamError, InputError
-from evenstream.printable import say_error
+from evenstream.printable import Escaping, printable, say_error
 from evenstream.run.progress import format_warning
 
 DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit Adjusted Softmax.
@@ -73,13 +74,15 @@ def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
 
 
 def _dispatch(program: str, description: str, commands: Commands, arguments: list[str]) -> int:
-    result: int = tyro.extras.subcommand_cli_from_dict(
-        commands,
-        prog=program,
-        description=description,
-        args=arguments,
-        config=(tyro.conf.OmitSubcommandPrefixes,),
-    )
+    odd = any(printable(word) != word for word in arguments)  # the parser prints them as they are
+    with redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
+        result: int = tyro.extras.subcommand_cli_from_dict(
+            commands,
+            prog=program,
+            description=description,
+            args=arguments,
+            config=(tyro.conf.OmitSubcommandPrefixes,),
+        )
     return result
 
 

@@ -286,10 +286,10 @@ def _print_result(console: Screen, metrics: dict[str, Any], folder: Path) -> Non
         f"evaluation {metrics['eval_seconds']:.1f} s",
     )
     if metrics.get("A_AUC") is not None:
-        statement = (metrics["online"] or {}).get("statement", "")
+        statement = (metrics.get("online") or {}).get("statement", "")
         _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {statement}")
     for part, what in (("train", "training"), ("test", "test")):
-        skipped = metrics.get(f"skipped_{part}", {}).get("count", 0)
+        skipped = (metrics.get(f"skipped_{part}") or {}).get("count", 0)
         if skipped:
             _say(console, f"left out as unreadable: {count(skipped, f'{what} sample')}")
     page = f"`evenstream report {shlex.quote(str(folder))}` makes a page of them"

@@ -65,7 +65,9 @@ def read_metrics(out: Path) -> dict[str, Any] | None:
 def finished_metrics(out: Path) -> dict[str, Any] | None:
     """The metrics of a run that is finished, else None; also if they are damaged."""
     found = read_metrics(out) or {}
-    whole = all(isinstance(found.get(name), kinds) for name, kinds in _KINDS.items())
+    whole = all(name in found or name in _NEW for name in _KINDS) and all(
+        isinstance(found.get(name), kinds) for name, kinds in _KINDS.items()
+    )
     return found if whole and found["status"] == "finished" else None
 
 
@@ -82,6 +84,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "train_seconds": _NUMBER,
     "eval_seconds": _NUMBER,
     "samples_per_second": _NUMBER + _NONE,
+    "skipped_train": (dict, *_NONE),
+    "skipped_test": (dict, *_NONE),
     "dtype": (str,),
 }
 """What the commands say of a finished run."""
+_NEW = {"A_AUC", "online", "skipped_train", "skipped_test"}
+"""What runs of earlier versions do not have."""

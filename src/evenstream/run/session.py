@@ -50,6 +50,8 @@ def work_on(
                     return work.go(stop)
                 with stop_on_signal() as signalled:
                     return work.go(signalled)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}; {_then(out)}") from error
             finally:
                 work.close()
     except DataError as error:
@@ -58,10 +60,12 @@ def work_on(
             f"`{resume_command(out)}`"
         ) from error
     except OSError as error:
-        raise EvenstreamError(
-            f"cannot write to {out}: {error}; free some space or fix the permissions, then "
-            f"`{resume_command(out)}`"
-        ) from error
+        raise EvenstreamError(f"cannot write to {out}: {error}; {_then(out)}") from error
+
+
+def _then(out: Path) -> str:
+    """What to do when something cannot be written."""
+    return f"free some space or fix the permissions, then `{resume_command(out)}`"
 
 
 def take_up(

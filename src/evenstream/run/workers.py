@@ -60,10 +60,11 @@ def how_many(asked: int, threads: int, cores: int | None = None) -> int:
     if cores is not None:  # of other machines
         return asked or max(1, cores // threads)
     wanted, most = asked or max(1, usable_cores() // threads), _most_by_open_files()
-    if most < (asked or 1):
+    least = asked or 1
+    if most < least:
         raise InputError(
-            f"{wanted} runs at the same time need {OPEN_FILES + OPEN_FILES_EACH * wanted} open "
-            f"files, and the system lets this process have fewer; raise its limit (`ulimit -n`)"
+            f"{least} runs at the same time need {OPEN_FILES + OPEN_FILES_EACH * least} "
+            "open files, and the system lets this process have fewer; raise its limit (`ulimit -n`)"
             + (f" or ask for fewer --jobs, {most} at most" if most > 0 else "")
         )
     return int(min(wanted, most))
