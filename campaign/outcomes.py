@@ -11,8 +11,8 @@ from typing import Any
 from evenstream.checkpoint import has_checkpoint, read_checkpoint
 from evenstream.learner.persistence import fingerprint
 
-OF_THE_MOMENT = {"env.json", "report.html", "lock"}
-"""Files of which only the presence counts: they tell the time, the machine or nothing."""
+OF_THE_MOMENT = ("env.json", ".html", ".md", ".png", "lock")
+"""Ends of the names of files of which only the presence counts: they tell the time, or nothing."""
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
 
 
 def _content(path: Path) -> Any:
-    if path.name in OF_THE_MOMENT:
+    if path.name.endswith(OF_THE_MOMENT):
         return None
     if path.suffix == ".json":
         return _timeless(json.loads(path.read_text()))
