@@ -167,11 +167,9 @@ class Campaign:
         self.console.print(table)
         for kind in self.kinds:
             for seed, text in kind.failures.items():
-                first, *_, last = [*text.strip().splitlines(), ""]
-                line = (
-                    f"python -m campaign --repeat {kind.name}:{seed}  # {first[:150]} {last[:150]}"
-                )
-                self._show(line)
+                lines = text.strip().splitlines()
+                what = " ... ".join(line[:150] for line in (lines[0], *lines[1:][-1:]))
+                self._show(f"python -m campaign --repeat {kind.name}:{seed}  # {what}")
         (self.home / "results.json").write_text(json.dumps(results, indent=1))
         return not any(kind.failures for kind in self.kinds)
 

@@ -107,7 +107,9 @@ def attack(seed: int, folder: Path) -> None:
 def _mutated(draw: random.Random) -> list[str]:
     words = draw.choice(_LINES).split(" ")
     for _ in range(draw.choice([0, 1, 1, 1, 2, 3])):
-        at, change = draw.randrange(len(words)), draw.random()
+        values = [i for i, word in enumerate(words) if i and not word.startswith("--")]
+        at = draw.choice(values if values and draw.random() < 0.7 else range(len(words)))
+        change = draw.random()
         if change < 0.3:
             words += [f"--{draw.choice(_OPTIONS)}", draw.choice(draw.choice([_NUMBERS, _ODD]))]
         elif change < 0.6:
