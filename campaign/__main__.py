@@ -53,6 +53,7 @@ def _set_environment(home: Path) -> None:
     os.environ["EVENSTREAM_DATA"] = str(home / "data")
     os.environ["EVENSTREAM_DATA_MIRROR"] = "http://127.0.0.1:9/"  # where nobody answers
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends all attempts
 
 
 if __name__ == "__main__":

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from evenstream.checkpoint import has_checkpoint, read_checkpoint
+from evenstream.errors import EvenstreamError
 from evenstream.learner.persistence import fingerprint
 
-OF_THE_MOMENT = {"env.json", "report.html", "lock"}
-"""Files of which only the presence counts: they tell the time, the machine or nothing."""
+OF_THE_MOMENT = ("env.json", ".html", ".md", ".png", "lock")
+"""Ends of the names of files of which only the presence counts: they tell the time, or nothing."""
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -25,9 +27,9 @@ def outcome(folder: Path) -> dict[str, Any]:
         if path.is_dir():
             found |= {f"{path.name}/{name}": value for name, value in outcome(path).items()}
         elif not path.name.startswith("checkpoint-") and path.suffix != ".tmp":
-            found[path.name] = _content(path)
+            found[path.name] = _readable(_content, path)
     if has_checkpoint(folder):
-        found["learner"] = fingerprint(_timeless(read_checkpoint(folder)))
+        found["learner"] = _readable(_learner, folder)
     return found
 
 
@@ -41,8 +43,19 @@ def difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
     )
 
 
+def _readable(read: Callable[[Path], Any], path: Path) -> Any:
+    try:
+        return read(path)
+    except (OSError, ValueError, EvenstreamError) as error:
+        return f"unreadable: {error}"
+
+
+def _learner(folder: Path) -> str:
+    return fingerprint(_timeless(read_checkpoint(folder)))
+
+
 def _content(path: Path) -> Any:
-    if path.name in OF_THE_MOMENT:
+    if path.name.endswith(OF_THE_MOMENT):
         return None
     if path.suffix == ".json":
         return _timeless(json.loads(path.read_text()))

@@ -59,6 +59,7 @@ def fork(work: Callable[[], int], log: Path, *, leads: bool = False) -> int:
     status = 1
     try:
         os.setsid() if leads else os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out, out)):
             os.dup2(file, number)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pkgutil
+import re
 import shutil
 import signal
 import threading
@@ -130,9 +131,14 @@ class Campaign:
             if text:
                 kind.failures[attempt.seed] = text
                 self.console.print(f"FAILED {kind.name}:{attempt.seed}", style="red")
-                self.console.print(text[:1500], markup=False, highlight=False)
+                self._show(text[:1500])
             elif not keep:
                 shutil.rmtree(attempt.folder, ignore_errors=True)
+
+    def _show(self, text: str) -> None:
+        """Print what may hold anything."""
+        plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", text)
+        self.console.print(plain, markup=False, highlight=False, soft_wrap=True)
 
     def _failure(self, attempt: _Attempt) -> str:
         """What went wrong, if anything; the attempt is over or hangs."""
@@ -161,11 +167,9 @@ class Campaign:
         self.console.print(table)
         for kind in self.kinds:
             for seed, text in kind.failures.items():
-                first, *_, last = [*text.strip().splitlines(), ""]
-                line = (
-                    f"python -m campaign --repeat {kind.name}:{seed}  # {first[:150]} {last[:150]}"
-                )
-                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+                lines = text.strip().splitlines()
+                what = " ... ".join(line[:150] for line in (lines[0], *lines[1:][-1:]))
+                self._show(f"python -m campaign --repeat {kind.name}:{seed}  # {what}")
         (self.home / "results.json").write_text(json.dumps(results, indent=1))
         return not any(kind.failures for kind in self.kinds)
 

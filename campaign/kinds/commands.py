@@ -53,6 +53,24 @@ c-digits: c-digits:fraction=0 c-digits:fraction=-1 c-digits:tasks=99 c-digits:x=
 --stream --memory=-1 --batch=0 --lr=nan --threads=-1 float64 tensorboard,x done/config.toml no/where
 done/metrics.json no.csv no.npz text.csv text.npz text.toml text.parquet text.png http://x/
 """
+_OPTIONS = """
+epochs milestones store memory seed batch replay-batch lr network weights augment optimizer momentum
+weight-decay device dtype threads class-order tasks test-fraction inference batch-schedule corrupt
+eval-every eval eval-images eval-future protocol checkpoint-every track seeds jobs out stream top
+label ignore patience size from start method scale cells retries backend address warmup
+""".split()  # noqa: SIM905
+_NUMBERS = [
+    "0",
+    "-1",
+    "2",
+    "0.5",
+    "1e-9",
+    "1e30",
+    "nan",
+    "inf",
+    "99999999999",
+    "9223372036854775808",
+]
 _ODD = [
     *_WORDS.split(), "", " ", "1" * 40, "\udc80", "\x1b[31mred", "a\nb", "\u202eevil", "a\x00b",
     "x" * 5000, "d/" * 3000,
@@ -81,7 +99,7 @@ def attack(seed: int, folder: Path) -> None:
         if not life.ends(0):
             life.hit(signal.SIGINT)
             life.ends(30)
-    life.end(60).check((0, 1, 2, 130) if stopped else (0, 1, 2))
+    life.end(60).check((0, 1, 2, 130, -signal.SIGINT) if stopped else (0, 1, 2))
     if device.exists() and not device.is_char_device():
         raise Failure(f"a device was replaced by {words}")
 
@@ -89,9 +107,13 @@ def attack(seed: int, folder: Path) -> None:
 def _mutated(draw: random.Random) -> list[str]:
     words = draw.choice(_LINES).split(" ")
     for _ in range(draw.choice([0, 1, 1, 1, 2, 3])):
-        at, change = draw.randrange(len(words)), draw.random()
-        if change < 0.6:
-            words[at] = draw.choice(_ODD)
+        values = [i for i, word in enumerate(words) if i and not word.startswith("--")]
+        at = draw.choice(values if values and draw.random() < 0.7 else range(len(words)))
+        change = draw.random()
+        if change < 0.3:
+            words += [f"--{draw.choice(_OPTIONS)}", draw.choice(draw.choice([_NUMBERS, _ODD]))]
+        elif change < 0.6:
+            words[at] = draw.choice([*_ODD, *_NUMBERS])
         elif change < 0.75:
             words.insert(at + 1, draw.choice(_ODD))
         elif change < 0.85 and len(words) > 1:
