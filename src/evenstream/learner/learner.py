@@ -202,7 +202,7 @@ class Learner:
         for optimizer in (*([self.optimizer] if self.optimizer else []), *own):
             for group in optimizer.param_groups:
                 if optimizer is self.optimizer or group.get(FOLLOWS):
-                    group["lr"] = value
+                    group["lr"] = self.options.lr
 
     def learn(self, x: Any, labels: Any, *, store: bool = True) -> StepResult:
         """Make one step with a batch of inputs and their labels.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Integral, Real
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from evenstream.errors import InputError, shown
@@ -14,6 +16,9 @@ from evenstream.learner.optimizers import OPTIMIZERS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
+LONGEST_SEED = 10_000
+_TOO_LARGE = 2**63
+_LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,32 @@ class Options:
             ("accumulate", 1),
             ("head_size", 0),
         ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-                raise InputError(f"{name} must be a whole number of {least} or more, got {value!r}")
-            self._make_plain(name, int)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral):
-            raise InputError(f"seed must be a whole number, got {self.seed!r}")
-        self._make_plain("seed", int)
+            given = getattr(self, name)
+            number = plain_number(given)
+            if not (isinstance(number, int) and least <= number < _TOO_LARGE):
+                raise InputError(
+                    f"{name} must be a whole number of {least} or more and below 2**63, "
+                    f"got {shown(given)}"
+                )
+            object.__setattr__(self, name, number)
+        seed = plain_number(self.seed)
+        if not isinstance(seed, int) or seed.bit_length() > LONGEST_SEED:
+            raise InputError(
+                f"seed must be a whole number of at most {LONGEST_SEED:,} bits, "
+                f"got {shown(self.seed)}"
+            )
+        object.__setattr__(self, "seed", seed)
         for name in ("lr", "momentum", "weight_decay"):
-            value = getattr(self, name)
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if not (number and 0 <= value < math.inf):
-                raise InputError(f"{name} must be a finite number of 0 or more, got {value!r}")
-            self._make_plain(name, float)
+            given = getattr(self, name)
+            number = plain_number(given)
+            if number is None or not 0 <= number <= _LARGEST_FLOAT32:
+                raise InputError(
+                    f"{name} must be a finite number of 0 or more that float32 can hold, "
+                    f"got {shown(given)}"
+                )
+            # a Python integer stays one: the fingerprints of earlier saves have it
+            keeps = type(given) is int and number < _TOO_LARGE
+            object.__setattr__(self, name, number if keeps else float(number))
         for name, known, or_else in (
             ("optimizer", OPTIMIZERS, ""),
             ("dtype", DTYPES, "auto or "),
@@ -70,10 +88,22 @@ class Options:
         if self.scope == "all" and not self.head_size:
             raise InputError("scope='all' needs head_size, the total number of classes")
 
-    def _make_plain(self, name: str, kind: type) -> None:
-        """Turn a NumPy number, which no checkpoint can hold, into a Python one."""
-        if not isinstance(getattr(self, name), (int, float)):
-            object.__setattr__(self, name, kind(getattr(self, name)))
+
+def plain_number(value: Any) -> int | float | None:
+    """The Python number for any real one: NumPy's, a fraction, a tensor without dimensions.
+
+    Checkpoints hold no others. None for what is not a number, booleans included.
+    """
+    try:
+        if isinstance(value, (torch.Tensor, np.ndarray)) and value.ndim == 0:
+            value = value.item()
+        if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
+            return None
+        return int(value) if isinstance(value, Integral) else float(value)
+    except OverflowError:
+        return math.inf
+    except (RuntimeError, TypeError, ValueError):  # without values; a time span; signalling NaN
+        return None
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -88,7 +118,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
             why = "tensors have no values there"
     except (RuntimeError, AssertionError) as error:
         why = error
-    raise InputError(f"device {shown(str(device))} cannot be used here: {why}") from None
+    raise InputError(f"device {shown(device)} cannot be used here: {why}") from None
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> str:
