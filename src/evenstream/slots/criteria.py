@@ -115,8 +115,8 @@ def _check_rows(logits: Any, labels: Any) -> None:
     refuse_unusual("logits", logits)
     if not logits.is_floating_point() or logits.ndim != 2 or len(logits) != len(labels):
         raise InputError(
-            f"logits must be numbers with a row for each label: {tuple(logits.shape)} of "
-            f"{logits.dtype} are not of {len(labels)} labels"
+            f"logits must be numbers with a row for each label: {logits.dtype} of shape "
+            f"{tuple(logits.shape)} are not of {len(labels)} labels"
         )
 
 
