@@ -83,7 +83,10 @@ def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     if 0 in rows.shape:
         raise InputError(f"inputs have shape {tuple(rows.shape)}: a sample must have values")
     kept = torch.uint8 if rows.dtype == torch.uint8 else torch.float32
-    rows = rows.to("cpu", kept, copy=True, memory_format=torch.contiguous_format)
+    try:
+        rows = rows.to("cpu", kept, copy=True, memory_format=torch.contiguous_format)
+    except RuntimeError as error:  # an expanded tensor may be larger than the memory
+        raise InputError(f"inputs cannot be copied: {error}") from None
     kind = InputKind.of(rows)
     if expected is not None and kind.shape != expected.shape:
         raise InputError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from evenstream.bounds import is_whole
 from evenstream.errors import InputError, shown
 from evenstream.learner.inputs import refuse_unusual
 
@@ -16,9 +17,6 @@ LARGEST = 10_000
 """Bits of a number that checkpoints can still write and read."""
 DEEPEST = 50
 """Tuples inside one another that checkpoints can still write and read."""
-
-NO_NUMBERS = (bool, np.timedelta64)
-"""Kinds of whole number by class, which are none by meaning."""
 
 Label = str | int | bool | tuple["Label", ...]
 
@@ -29,10 +27,12 @@ def plain_label(value: Any, depth: int = 0) -> Label:
     So do enums and other subclasses: a checkpoint keeps only the plain value.
     """
     if isinstance(value, (np.generic, torch.Tensor, np.ndarray)):
-        values = _plain_values(value)
-        if isinstance(values, list):
-            raise InputError(f"a label must be a single value, not an array: {shown(values)}")
-        value = values
+        _check_array(value)
+        if value.ndim != 0:
+            raise InputError(
+                f"a label must be a single value, not an array of shape {tuple(value.shape)}"
+            )
+        value = value.item()
     if isinstance(value, tuple):
         if depth == DEEPEST:
             raise InputError(f"a label has more than {DEEPEST} tuples inside one another")
@@ -63,8 +63,8 @@ def _plain_text(label: str) -> str:
     return label
 
 
-def _plain_values(values: Any) -> Any:
-    """What `tolist` makes of an array or tensor; refuses what that would make other values of."""
+def _check_array(values: Any) -> None:
+    """Refuse an array or tensor that has no values, or such as Python would make others of."""
     if isinstance(values, (np.ndarray, np.generic)):
         if _has_times(values.dtype):
             raise InputError(
@@ -75,7 +75,6 @@ def _plain_values(values: Any) -> Any:
             raise InputError("labels are masked: some are missing; leave their rows out")
     else:
         refuse_unusual("labels", values)
-    return values.tolist()
 
 
 def _has_times(dtype: np.dtype[Any]) -> bool:
@@ -87,13 +86,13 @@ def _has_times(dtype: np.dtype[Any]) -> bool:
 def plain_labels(labels: Any) -> list[Label]:
     """A batch of labels as a list of Python values; refuses what is not a flat sequence."""
     if isinstance(labels, (np.ndarray, torch.Tensor)):
-        values = _plain_values(labels)
+        _check_array(labels)
         if labels.ndim != 1:
             raise InputError(
                 f"labels must be one-dimensional, got shape {tuple(labels.shape)}; "
                 "pass one label for each row"
             )
-        labels = values
+        labels = labels.tolist()
     unordered = isinstance(labels, (str, bytes, bytearray, AnySet, Mapping))
     if unordered or not isinstance(labels, Iterable):
         raise InputError(
@@ -107,8 +106,7 @@ def plain_counts(counts: Any) -> dict[Label, int]:
     if not isinstance(counts, Mapping):
         raise InputError(f"label_counts must be {{label: count}}, got {shown(counts)}")
     for label, count in counts.items():
-        whole = isinstance(count, (int, np.integer)) and not isinstance(count, NO_NUMBERS)
-        if not (whole and 0 <= count < 2**53):
+        if not (is_whole(count) and 0 <= count < 2**53):
             raise InputError(
                 "label_counts must be whole numbers of 0 or more, below 2**53, got "
                 f"{shown(count)} for {shown(label)}"

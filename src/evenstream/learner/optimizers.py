@@ -94,7 +94,8 @@ def _like(mine: dict[str, Any], name: str, saved: dict[str, Any]) -> Any:
     value = saved.get(name, mine.get(name))
     if isinstance(mine.get(name), tuple) and isinstance(value, list):
         value = tuple(value)  # which JSON does not know
-    finite = not isinstance(value, (int, float)) or abs(value) < torch.finfo(torch.float32).max
+    most = 2**63 - 1 if type(value) is int else torch.finfo(torch.float32).max
+    finite = not isinstance(value, (int, float)) or abs(value) <= most
     if not finite or (name in mine and _kind(value) is not _kind(mine[name])):
         raise TypeError(f"its {name} is {shown(value)}")
     return value

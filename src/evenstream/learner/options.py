@@ -18,6 +18,8 @@ MOST = 2**40
 """Of all counts, so that no size in bytes, which has 63 bits, can overflow."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
+LONGEST_SEED = 10_000
+"""Bits of a seed that checkpoints can still write and read."""
 _TOO_LARGE = 2**63
 _LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 
@@ -54,13 +56,18 @@ class Options:
             given = getattr(self, name)
             number = plain_number(given)
             if not (isinstance(number, int) and number >= least):
-                raise InputError(f"{name} must be a whole number of {least} or more, got {given!r}")
+                raise InputError(
+                    f"{name} must be a whole number of {least} or more, got {shown(given)}"
+                )
             if number > MOST:
-                raise InputError(f"{name} must be {MOST:,} at most, got {given!r}")
+                raise InputError(f"{name} must be {MOST:,} at most, got {shown(given)}")
             object.__setattr__(self, name, number)
         seed = plain_number(self.seed)
-        if not isinstance(seed, int):
-            raise InputError(f"seed must be a whole number, got {self.seed!r}")
+        if not isinstance(seed, int) or seed.bit_length() > LONGEST_SEED:
+            raise InputError(
+                f"seed must be a whole number of at most {LONGEST_SEED:,} bits, "
+                f"got {shown(self.seed)}"
+            )
         object.__setattr__(self, "seed", seed)
         for name in ("lr", "momentum", "weight_decay"):
             given = getattr(self, name)
@@ -99,7 +106,7 @@ def plain_number(value: Any) -> int | float | None:
         return int(value) if isinstance(value, Integral) else float(value)
     except OverflowError:
         return math.inf
-    except (RuntimeError, ValueError):  # a tensor without values; a signalling NaN
+    except (RuntimeError, TypeError, ValueError):  # without values; a time span; signalling NaN
         return None
 
 
@@ -113,7 +120,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
             return resolved
     except (RuntimeError, AssertionError, ImportError) as error:
         why = error
-    raise InputError(f"device {shown(str(device))} cannot be used here: {why}") from None
+    raise InputError(f"device {shown(device)} cannot be used here: {why}") from None
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> str:

@@ -154,8 +154,11 @@ def _load_network(learner: Learner, state: dict[str, Any]) -> None:
     if isinstance(learner.model, nn.Module):
         _check_module(learner.model, saved)
     with entry("network"), learner.randomness.owned_global():
-        learner.build(learner.input_kind.example().to(learner.device))
+        network = learner.build(learner.input_kind.example().to(learner.device))
         learner.grow_head(rows)
+        differs = _difference(network.state_dict(), saved)
+        if differs is not None:
+            raise ValueError(differs)
     with entry("optimizer"):
         assert learner.optimizer is not None
         load_optimizer_state(learner.optimizer, state["optimizer"])
@@ -184,18 +187,22 @@ def _check_module(module: nn.Module, saved: dict[str, Any]) -> None:
 
     What a lazy module has no shape for yet will get that of the inputs.
     """
-    theirs = {n: _shape(value) for n, value in saved.items() if n.startswith("backbone.")}
-    mine = {
-        name: theirs.get(name) if is_lazy(value) else _shape(value)
-        for name, value in module.state_dict(prefix="backbone.").items()
-    }
+    prefix = "backbone."
+    theirs = {n.removeprefix(prefix): v for n, v in saved.items() if n.startswith(prefix)}
+    differs = _difference(module.state_dict(), theirs)
+    if differs is not None:
+        raise CheckpointError(f"the module does not fit the saved one: {differs}")
+
+
+def _difference(here: dict[str, Any], saved: dict[str, Any]) -> str | None:
+    """What differs in name or shape between the weights of two modules, if anything does."""
+    theirs = {name: _shape(value) for name, value in saved.items()}
+    mine = {n: theirs.get(n) if is_lazy(v) else _shape(v) for n, v in here.items()}
     for name in sorted(mine.keys() | theirs.keys()):
-        if mine.get(name) != theirs.get(name):
-            short = name.removeprefix("backbone.")
-            raise CheckpointError(
-                f"the module does not fit the saved one: {short} has shape "
-                f"{mine.get(name, 'missing')} here and {theirs.get(name, 'missing')} in the save"
-            )
+        shapes = mine.get(name, "missing"), theirs.get(name, "missing")
+        if shapes[0] != shapes[1]:
+            return f"{name} has shape {shapes[0]} here and {shapes[1]} in the save"
+    return None
 
 
 def _shape(value: Any) -> tuple[int, ...]:

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+import numpy as np
+from torch import Tensor
+
+from evenstream.bounds import is_whole
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
-from evenstream.errors import CheckpointError, EvenstreamError, InputError
-from evenstream.files import write_atomically
+from evenstream.errors import CheckpointError, EvenstreamError, InputError, shown
+from evenstream.files import given_path, write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.inputs import check_inputs
 from evenstream.learner.labels import label_to_json, plain_labels
@@ -47,6 +51,7 @@ class _Phase(Enum):
 
 
 Refused = Literal["stop", "skip"]
+REFUSED = get_args(Refused)
 OnStep = Callable[[StepResult, Tally], None]
 
 
@@ -94,13 +99,18 @@ def follow(
         Interrupted: a signal came; everything learned is saved.
         CheckpointError: a save failed; the one before it is still there to go on from.
     """
-    if not isinstance(name, str):
-        raise InputError(f"name must be text, got {name!r}")
-    if checkpoint_every < 1:
-        raise InputError(f"checkpoint_every must be 1 or more, got {checkpoint_every}")
-    if refused not in ("stop", "skip"):
-        raise InputError(f"refused must be stop or skip, got {refused!r}")
-    folder = Path(folder)
+    for argument, value, right, what in (
+        ("learner", learner, isinstance(learner, Learner), "a Learner"),
+        ("stream", stream, _gives_batches(stream), "something to iterate over"),
+        ("name", name, isinstance(name, str), "text"),
+        ("refused", refused, isinstance(refused, str) and refused in REFUSED, "stop or skip"),
+        ("on_step", on_step, on_step is None or callable(on_step), "a function or None"),
+    ):
+        if not right:
+            raise InputError(f"{argument} must be {what}, got {shown(value)}")
+    if not is_whole(checkpoint_every) or checkpoint_every < 1:
+        raise InputError(f"checkpoint_every must be 1 or more, got {shown(checkpoint_every)}")
+    folder = given_path("folder", folder)
     with claimed(folder), stop_on_signal() as stop:
         following = _Following(learner, stream, folder, name, stop)
         return following.to_the_end(checkpoint_every, refused, on_step or _say_nothing)
@@ -333,6 +343,10 @@ class _Following:
             "train_seconds": tally.seconds,
             "streams": tally.state()["streams"],
         }
+
+
+def _gives_batches(stream: Any) -> bool:
+    return isinstance(stream, Iterable) and not isinstance(stream, (Tensor, np.ndarray, str))
 
 
 def _say_nothing(result: StepResult, tally: Tally) -> None:

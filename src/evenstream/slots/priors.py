@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evenstream.entries import whole_number
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 from evenstream.learner.part import Need
 from evenstream.learner.randomness import make_generator
 
@@ -73,7 +73,9 @@ class SlidingWindow(PriorEstimator):
 
     def __init__(self, window: int = 1) -> None:
         if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise InputError(f"window must be a whole number of batches, 1 or more, got {window!r}")
+            raise InputError(
+                f"window must be a whole number of batches, 1 or more, got {shown(window)}"
+            )
         self.window = window
         self._batches: deque[Tensor] = deque()
         self._counts = torch.zeros(0, dtype=torch.int64)
@@ -114,8 +116,9 @@ class SlidingWindow(PriorEstimator):
         """Rebuild the window (its newest batches, if it is shorter than the saved one)."""
         labels, lengths = state["labels"], state["lengths"][-self.window :].tolist()
         kept = labels[len(labels) - sum(lengths) :]
+        counts = torch.bincount(kept, minlength=whole_number(state, "n_classes"))
         self._batches = deque(batch.clone() for batch in kept.split(lengths))
-        self._counts = torch.bincount(kept, minlength=whole_number(state, "n_classes"))
+        self._counts = counts
 
 
 class _WeightVector(PriorEstimator):
