@@ -24,9 +24,9 @@ def raise_alarm(number, frame):
 def campaign(spec, interrupts, *, handler=signal.default_int_handler, again=0.0, model=None):
     """Interrupt steps until it has happened so often; returns how often what came of it.
 
-    `torn`: the learner is neither as it was before the step nor as it is after it; `hurt`: the
-    learner is whole, but not all around it (modes of the network, generator, handler). A signal
-    comes once, or `again` after so many seconds until the step has ended.
+    `torn`: the learner is neither as it was before the step nor as it is after it; `mode`,
+    `generator`, `handler`: it is whole, but these are not as they were. A signal comes once, or
+    `again` after so many seconds until the step has ended.
     """
     draw, stream = random.Random(spec), toy_stream(12)
 
@@ -42,7 +42,7 @@ def campaign(spec, interrupts, *, handler=signal.default_int_handler, again=0.0,
         seconds.append(time.perf_counter() - began)
         states.append(whole.fingerprint())
     found, outside = Counter(), torch.get_rng_state()
-    before = signal.signal(signal.SIGALRM, handler)
+    before = signal.getsignal(signal.SIGALRM)
     try:
         learner = new()
         while found["made"] + found["not made"] + found["torn"] < interrupts:
@@ -50,7 +50,8 @@ def campaign(spec, interrupts, *, handler=signal.default_int_handler, again=0.0,
                 learner = new()
             step, batch = learner.step, stream[learner.step]
             delay = draw.uniform(0, 1.2 * seconds[step])
-            if not interrupted(lambda: learner.learn(*batch), delay, again):  # noqa: B023
+            came, after = interrupted(lambda: learner.learn(*batch), handler, delay, again)  # noqa: B023
+            if not came:
                 continue
             if learner.fingerprint() != states[learner.step] or learner.step - step not in (0, 1):
                 found["torn"] += 1
@@ -58,16 +59,9 @@ def campaign(spec, interrupts, *, handler=signal.default_int_handler, again=0.0,
                 continue
             found["made" if learner.step > step else "not made"] += 1
             modules = learner.network.modules() if learner.network else ()
-            for what, well in (
-                ("mode", all(module.training for module in modules)),
-                ("generator", torch.equal(torch.get_rng_state(), outside)),
-                ("handler", signal.getsignal(signal.SIGALRM) is handler),
-            ):
-                if not well:
-                    found[what] += 1
-                    learner = new()
-                    torch.set_rng_state(outside)
-                    signal.signal(signal.SIGALRM, handler)
+            found["mode"] += not all(module.training for module in modules)
+            found["generator"] += not torch.equal(torch.get_rng_state(), outside)
+            found["handler"] += after is not handler
         new().learn(*stream[0])
         found["handler"] += signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     finally:
@@ -75,23 +69,28 @@ def campaign(spec, interrupts, *, handler=signal.default_int_handler, again=0.0,
     return dict(+found)
 
 
-def interrupted(action, delay, again=0.0):
-    """Whether a signal after `delay` seconds, and `again` after those, came out of an action."""
-    came = False
+def interrupted(action, handler, delay, again=0.0):
+    """Whether a signal after `delay` seconds, and `again` after those, came out of an action.
+
+    And the handler that was there in the end.
+    """
+    came, after = False, None
     hook, sys.unraisablehook = sys.unraisablehook, ignore  # one may come while something is freed
     try:
+        signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6), again)
         action()
     except (KeyboardInterrupt, Alarm):
         came = True
-    while True:
+    while after is None:
         try:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            sys.unraisablehook = hook
-            return came
+            after = signal.signal(signal.SIGALRM, ignore)  # another thread may get one yet
         except (KeyboardInterrupt, Alarm):
             came = True
+    sys.unraisablehook = hook
+    return came, after
 
 
-def ignore(unraisable):
+def ignore(*_):
     pass

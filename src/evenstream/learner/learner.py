@@ -19,7 +19,7 @@ from evenstream.checkpoint import restore, write_checkpoint
 from evenstream.entries import entry
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName, shown
 from evenstream.files import given_path
-from evenstream.interruption import signals_held
+from evenstream.interruption import SignalsHeld
 from evenstream.learner.building import build_classifier, weights_file
 from evenstream.learner.classifier import Classifier, frozen_copy
 from evenstream.learner.inputs import InputKind, check_inputs
@@ -210,7 +210,7 @@ class Learner:
     def lr(self, value: float) -> None:
         options = replace(self.options, lr=value)
         own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
-        with signals_held():
+        with SignalsHeld():
             self.options = options
             for optimizer in (*([self.optimizer] if self.optimizer else []), *own):
                 for group in optimizer.param_groups:
@@ -603,6 +603,6 @@ class Learner:
         n_classes = len(self.label_map)
         if self.network is None or n_classes == 0:
             return torch.zeros(len(raw), 0)
-        with signals_held():  # one inside would leave the network in eval mode
+        with SignalsHeld():  # one inside would leave the network in eval mode
             scores = infer(self, self.network, raw)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior

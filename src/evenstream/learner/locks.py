@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from evenstream.interruption import signals_held
+from evenstream.interruption import SignalsHeld
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
@@ -62,7 +62,7 @@ def one_step_at_a_time(
 
     @wraps(function)
     def locked(learner: AnyLearner, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with GLOBAL_GENERATOR, learner.lock, signals_held():
+        with GLOBAL_GENERATOR, learner.lock, SignalsHeld():
             return function(learner, *args, **kwargs)
 
     return locked
