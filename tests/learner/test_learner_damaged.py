@@ -1,14 +1,14 @@
 """Saves whose checksums are right and whose content is not: named, and passed over."""
 
 import copy
-import json
 import re
 
 import pytest
 import torch
 
+from damage import alter_newest
 from evenstream import Learner
-from evenstream.checkpoint import _text_digest, flatten, unflatten
+from evenstream.checkpoint import flatten, unflatten
 from evenstream.errors import CheckpointError, DamagedCheckpoint, EvenstreamError
 from evenstream.live import follow
 from odd_values import nested
@@ -123,15 +123,6 @@ def test_the_entry_is_named(entry, value, message):
 # ---- going back to the one before ----------------------------------------------------------------
 
 
-def break_newest(folder, change):
-    """Alter what the newest save says, and its checksum with it."""
-    manifest = sorted(folder.glob("checkpoint-*.json"))[-1]
-    body = json.loads(manifest.read_text())
-    del body["sha256"]
-    change(body["state"])
-    manifest.write_text(json.dumps({**body, "sha256": _text_digest(body)}))
-
-
 def two_saves(folder, model="mlp", **options):
     """Two saves; the learner as it was at the first."""
     learner = feed(small("er", model, **options), class_stream()[:3])
@@ -153,7 +144,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_wrong_save_falls_back_to_the_one_before(tmp_path, damage):
     before = two_saves(tmp_path)
-    break_newest(tmp_path, DAMAGES[damage])
+    alter_newest(tmp_path, DAMAGES[damage])
     with pytest.warns(UserWarning, match=r"step-4\.json: its entry .* going on from the"):
         assert Learner.load(tmp_path).fingerprint() == before
 
@@ -172,7 +163,7 @@ def test_nesting_without_end_falls_back_to_the_one_before(tmp_path):
 
 def test_falling_back_with_a_module_of_ones_own(tmp_path):
     before = two_saves(tmp_path, Noisy())
-    break_newest(tmp_path, DAMAGES["missing"])
+    alter_newest(tmp_path, DAMAGES["missing"])
     with pytest.warns(UserWarning, match="lacks 'memory'"):
         assert Learner.load(tmp_path, Noisy()).fingerprint() == before
     with pytest.raises(CheckpointError, match="does not fit the saved one"):
@@ -184,7 +175,7 @@ def test_following_goes_on_from_the_one_before(tmp_path, new):
     stream, place, whole = class_stream(8), tmp_path / "cut", tmp_path / "whole"
     follow(small("er"), stream[:3], place)
     follow(small("er"), stream[:6], place)
-    break_newest(place, DAMAGES["missing"])
+    alter_newest(place, DAMAGES["missing"])
     with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
         learner = small("er") if new else Learner.load(place)
         follow(learner, stream, place)
@@ -195,12 +186,12 @@ def test_following_goes_on_from_the_one_before(tmp_path, new):
 
 def test_following_what_cannot_be_used_leaves_the_learner_new(tmp_path):
     follow(small("er"), class_stream(3), tmp_path)
-    break_newest(tmp_path, lambda state: state.update(randomness={}))
+    alter_newest(tmp_path, lambda state: state.update(randomness={}))
     learner = small("er")
     before = learner.fingerprint()
     with pytest.raises(CheckpointError, match="'randomness'"):
         follow(learner, class_stream(3), tmp_path)
     assert learner.fingerprint() == before
-    break_newest(tmp_path, lambda state: state.update(live={"batches": "x"}))
+    alter_newest(tmp_path, lambda state: state.update(live={"batches": "x"}))
     with pytest.raises(CheckpointError, match="'live'"):
         follow(learner, class_stream(3), tmp_path)

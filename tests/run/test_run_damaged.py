@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from damage import alter_newest
 from evenstream.errors import CheckpointError, EvenstreamError
 from evenstream.files import exclusive
 from evenstream.interruption import Interrupted
@@ -58,6 +59,35 @@ def test_both_checkpoints_damaged(whole, tmp_path):
         path.unlink()
     resume_run(tmp_path / "run")
     assert outcome(tmp_path / "run") == expected
+
+
+WRONG = {
+    "no position": lambda saved: saved.pop("position"),
+    "position": lambda saved: saved["position"].update(task="x"),
+    "measures": lambda saved: saved["position"].update(prequential=None),
+    "learner": lambda saved: saved["learner"]["memory"].pop("size"),
+    "settings": lambda saved: saved.update(config=3),
+    "data": lambda saved: saved.update(data=[]),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_checkpoint_falls_back_to_the_one_before(whole, tmp_path, wrong):
+    config, expected = whole("table")
+    with pytest.raises(Interrupted):
+        start_run(config, tmp_path / "run", stop=StopAfter(16))
+    alter_newest(tmp_path / "run" / "checkpoint", WRONG[wrong])
+    with pytest.warns(UserWarning, match=r"its entry '.*going on from the checkpoint before it"):
+        resume_run(tmp_path / "run")
+    assert outcome(tmp_path / "run") == expected
+
+
+def test_the_only_checkpoint_is_wrong(table, tmp_path):
+    with pytest.raises(Interrupted):
+        start_run(small_config(table), tmp_path / "run", stop=StopAfter(3))
+    alter_newest(tmp_path / "run" / "checkpoint", WRONG["learner"])
+    with pytest.raises(CheckpointError, match=r"'memory' cannot be used: it lacks 'size'.*remove "):
+        resume_run(tmp_path / "run")
 
 
 def test_checkpoint_of_something_else(table, tmp_path):
