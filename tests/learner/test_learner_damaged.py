@@ -105,7 +105,7 @@ def test_any_tensor_may_be_of_another_kind(method):
         ("input", {"shape": [4], "dtype": "float32"}, "'network' cannot be used"),
         ("memory", {}, "'memory' cannot be used: it lacks 'seen'"),
         ("parts", [], "'parts' cannot be used"),
-        ("options", {"memory": 10**15}, "'network' cannot be used: .* would need"),
+        ("options", {"memory": 10**12}, "'network' cannot be used: .* would need"),
         ("optimizer", GONE, "'optimizer'"),
     ],
 )

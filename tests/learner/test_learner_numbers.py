@@ -94,7 +94,7 @@ def test_any_whole_number_is_a_size(kind):
 )
 @pytest.mark.parametrize("name", ["memory", "batch", "replay_batch", "accumulate", "head_size"])
 def test_what_is_no_size_is_refused(name, size):
-    with pytest.raises(InputError, match=f"{name} must be a whole number"):
+    with pytest.raises(InputError, match=f"{name} must be (a whole number|.* at most)"):
         small(**{name: size})
 
 
