@@ -19,7 +19,7 @@ from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
 from evenstream.run import environment, session
 from evenstream.run.runner import resume_run
-from small_runs import StopAfter, outcome
+from small_runs import StopAfter, outcome, read_events
 
 SMALL = ["--batch", "4", "--replay-batch", "4", "--memory", "12", "--dtype", "float32"]
 
@@ -56,6 +56,15 @@ def test_defaults_of_the_protocol_and_of_the_folder(run):
     config = tomllib.loads(Path("out/c-digits_fine-tune_seed-3/config.toml").read_text())
     for name, value in {"batch": 10, "replay_batch": 10, "memory": 100, "lr": 0.1}.items():
         assert config[name] == value
+
+
+def test_ewc_on_its_defaults_runs_to_the_end(run):
+    status, out, err = run("run", "ewc", "--out", "ewc")
+    assert (status, err) == (0, "")
+    assert "146 steps" in out
+    losses = [event["loss"] for event in read_events(Path("ewc")) if "loss" in event]
+    assert len(losses) == 146
+    assert np.isfinite(losses).all()
 
 
 def test_inference_rule_of_all_methods_that_have_none(run, table, one_process):
