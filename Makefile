@@ -2,9 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+MINUTES ?= 240
+SIZE ?= 1
+SEED ?= 0
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: demo test test-slow lint bench bench-full clean
+.PHONY: demo test test-slow campaign lint bench bench-full clean
 
 demo: $(READY)  ## compare fine-tuning, replay and LAS on real digits (under two minutes)
 	rm -rf demo-out
@@ -16,6 +19,9 @@ test: $(READY)  ## the whole test suite (under five minutes on 2 cores)
 test-slow: $(READY)  ## the longer, randomised versions, and those against a real Ray
 	$(PIP) '.[ray]'
 	$(BIN)/python -m pytest -n 2 -m slow --timeout 3600
+
+campaign: $(READY)  ## attack every promise of docs/reliability.md (an hour; less: MINUTES=5, SIZE=0.1)
+	$(BIN)/python -m campaign --minutes $(MINUTES) --size $(SIZE) --seed $(SEED)
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -35,4 +41,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv demo-out
+	rm -rf .venv demo-out campaign-out

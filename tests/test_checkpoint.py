@@ -58,7 +58,9 @@ LEAVES = (
     | st.text(max_size=5)
     | st.sampled_from(TENSORS)
 )
-KEYS = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=4)
+KEYS = st.text(
+    st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=4
+) | st.sampled_from(["__tensor__", "~__tensor__", "~~__tensor__"])
 TREES = st.dictionaries(
     KEYS, st.recursive(LEAVES, lambda t: st.lists(t, max_size=3) | st.dictionaries(KEYS, t)),
     max_size=4,
@@ -94,6 +96,14 @@ def test_what_is_read_is_what_was_written(original, tmp_path_factory):
     folder = tmp_path_factory.mktemp("c")
     write_checkpoint(folder, 1, original)
     assert equal(original, read_checkpoint(folder))
+
+
+def test_trees_written_before_keys_were_escaped():
+    tensors = {"w": torch.ones(2)}
+    old = {"w": {"__tensor__": "w"}, "a": {"__tensor__": 1, "b": 2}, "c": {"__tensor__": {"d": 3}}}
+    found = unflatten(tensors, old)
+    assert torch.equal(found["w"], tensors["w"])
+    assert (found["a"], found["c"]) == (old["a"], old["c"])
 
 
 def test_tensors_that_share_memory(tmp_path):

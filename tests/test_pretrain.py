@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import shutil
 import warnings
 from dataclasses import replace
 
@@ -168,6 +169,15 @@ def test_a_finished_one_is_left_alone(made):
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*")}
     assert resume_pretraining(out) == found
     assert {file: file.stat().st_mtime_ns for file in out.rglob("*")} == before
+
+
+@pytest.mark.parametrize("content", ['{"status": "finished"}', "[]", "[" * 20_000])
+def test_damaged_results_are_made_again(made, tmp_path, content):
+    _, whole, _ = made
+    out = shutil.copytree(whole, tmp_path / "out")
+    (out / "pretrain.json").write_text(content)
+    assert resume_pretraining(out)["status"] == "finished"
+    assert leftovers(out) == leftovers(whole)
 
 
 def test_changed_settings_and_data_are_refused(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import typing
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Annotated, Any
 
 from evenstream.errors import InputError
@@ -24,6 +25,13 @@ Factor = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
 Fading = Annotated[float, Within(0, 0.999999)]
 """How much of an average is kept at each step; 1 would keep it as it is for ever."""
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number, NumPy's included, and no truth value or time span."""
+    return (
+        isinstance(value, Integral) and hasattr(value, "__index__") and not isinstance(value, bool)
+    )
 
 
 def check_bounds(instance: Any) -> None:

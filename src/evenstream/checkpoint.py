@@ -16,17 +16,21 @@ import os
 import re
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from evenstream.errors import CheckpointError
+from evenstream.entries import entry
+from evenstream.errors import CheckpointError, DamagedCheckpoint
+
+T = TypeVar("T")
 
 FORMAT = 2
-_TENSOR = "__tensor__"
+_TENSOR, _ESCAPE = "__tensor__", "~"
 _INCOMING = "incoming"
 _NUMBER = re.compile(r"checkpoint-(\d+)")
 
@@ -38,7 +42,7 @@ def flatten(tree: Any, path: str = "") -> tuple[dict[str, Tensor], Any]:
     if isinstance(tree, dict):
         parts = {str(k): flatten(v, f"{path}/{k}" if path else str(k)) for k, v in tree.items()}
         tensors = {name: t for found, _ in parts.values() for name, t in found.items()}
-        return tensors, {key: rest for key, (_, rest) in parts.items()}
+        return tensors, {_escaped(key): rest for key, (_, rest) in parts.items()}
     if isinstance(tree, (list, tuple)):
         items = [flatten(value, f"{path}/{index}") for index, value in enumerate(tree)]
         tensors = {name: t for found, _ in items for name, t in found.items()}
@@ -49,12 +53,21 @@ def flatten(tree: Any, path: str = "") -> tuple[dict[str, Tensor], Any]:
 def unflatten(tensors: dict[str, Tensor], rest: Any) -> Any:
     """The inverse of `flatten` (tuples come back as lists)."""
     if isinstance(rest, dict):
-        if set(rest) == {_TENSOR}:
+        if set(rest) == {_TENSOR} and isinstance(rest[_TENSOR], str):
             return tensors[rest[_TENSOR]]
-        return {key: unflatten(tensors, value) for key, value in rest.items()}
+        return {_unescaped(key): unflatten(tensors, value) for key, value in rest.items()}
     if isinstance(rest, list):
         return [unflatten(tensors, value) for value in rest]
     return rest
+
+
+def _escaped(key: str) -> str:
+    """A key that cannot be taken for the mark of a tensor."""
+    return _ESCAPE + key if key.lstrip(_ESCAPE) == _TENSOR else key
+
+
+def _unescaped(key: str) -> str:
+    return key.removeprefix(_ESCAPE) if key.lstrip(_ESCAPE) == _TENSOR else key
 
 
 def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
@@ -94,22 +107,31 @@ def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
     """The newest checkpoint that is whole; a damaged one is passed over for the one before it."""
+    return restore(folder, lambda tree: tree)
+
+
+def restore(folder: Path, build: Callable[[dict[str, Any]], T]) -> T:
+    """What `build` makes of the newest checkpoint that it can use.
+
+    One that is damaged, or for which `build` raises `DamagedCheckpoint` (see `entry`), is passed
+    over for the one before it; other errors are the user's.
+    """
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder with checkpoints")
     problems = []
     for manifest in _manifests(folder):
         try:
-            found = _read(manifest)
-        except CheckpointError as error:
-            problems.append(str(error))
+            built = build(_read(manifest))
+        except DamagedCheckpoint as error:
+            problems.append(f"{manifest.name}: {error}")
         else:
             if problems:
                 warnings.warn(
                     f"{problems[0]}; going on from the checkpoint before it", stacklevel=2
                 )
-            return found
+            return built
     detail = "; ".join(problems) or "it has none"
-    raise CheckpointError(f"no usable checkpoint in {folder}: {detail}")
+    raise DamagedCheckpoint(f"no usable checkpoint in {folder}: {detail}")
 
 
 def tidy(folder: Path) -> None:
@@ -143,10 +165,14 @@ def _read(manifest: Path) -> dict[str, Any]:
     body = _checked(manifest)
     data = manifest.with_suffix(".safetensors")
     try:
-        tree: dict[str, Any] = unflatten(load_file(data), body["state"])
-    except (OSError, SafetensorError, KeyError) as error:
-        raise CheckpointError(f"{data.name} cannot be read: {error}") from None
-    return tree
+        tensors = load_file(data)
+    except (OSError, SafetensorError) as error:
+        raise DamagedCheckpoint(f"{data.name} cannot be read ({error})") from None
+    with entry("state"):
+        tree = unflatten(tensors, body["state"])
+        if isinstance(tree, dict):
+            return tree
+        raise TypeError("it holds no names")
 
 
 def _checked(manifest: Path) -> dict[str, Any]:
@@ -155,22 +181,22 @@ def _checked(manifest: Path) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
         claimed = body.pop("sha256")
         intact = claimed == _text_digest(body)
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{manifest.name} is damaged ({error})") from None
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedCheckpoint(f"it is damaged ({error})") from None
     if not intact:
-        raise CheckpointError(f"{manifest.name} was altered: its checksum does not match")
+        raise DamagedCheckpoint("it was altered: its checksum does not match")
     if body.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{manifest.name} has format {body.get('format')}, this version reads {FORMAT}; "
+        raise DamagedCheckpoint(
+            f"it has format {body.get('format')}, this version reads {FORMAT}; "
             "use the evenstream version that wrote it"
         )
     data = manifest.with_suffix(".safetensors")
     try:
         digest = _file_digest(data)
     except OSError as error:
-        raise CheckpointError(f"{data.name} cannot be read: {error}") from None
-    if digest != body["tensors_sha256"]:
-        raise CheckpointError(f"{data.name} is truncated or altered: its checksum does not match")
+        raise DamagedCheckpoint(f"{data.name} cannot be read ({error})") from None
+    if digest != body.get("tensors_sha256"):
+        raise DamagedCheckpoint(f"{data.name} is truncated or altered: its checksum does not match")
     return body
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from evenstream.core.criterion import Need
 from evenstream.core.heads import HEADS, Head
 from evenstream.core.part import Part
-from evenstream.errors import InputError, UnknownName
+from evenstream.errors import InputError, UnknownName, shown
 from evenstream.methods import METHODS, Method
 from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
 from evenstream.policies.priors import (
@@ -173,7 +173,7 @@ def compose(
     if not isinstance(method, (str, Method)):
         raise InputError(
             f"method must be a name such as 'er-las' or a method such as methods.ER(), "
-            f"got {method!r}"
+            f"got {shown(method)}"
         )
     read = read_method(method) if isinstance(method, str) else _own(method)
     if isinstance(method, str):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class EvenstreamError(Exception):
@@ -40,8 +42,24 @@ class CheckpointError(EvenstreamError):
     """A checkpoint is missing, damaged or belongs to something else."""
 
 
+class DamagedCheckpoint(CheckpointError):
+    """What a checkpoint says cannot be used; the one before it may be whole."""
+
+
 class DataError(EvenstreamError):
     """A data set is missing, damaged or has the wrong layout."""
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+
+
+def shown(value: Any) -> str:
+    """Any value as it is shown in an error: short, and never an error itself."""
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # of the value's own; also a number with too many digits
+        return f"a value of type {type(value).__name__}"
 
 
 def some_of(names: Sequence[str], limit: int = 10) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from evenstream.errors import EvenstreamError
+from evenstream.errors import EvenstreamError, InputError, shown
 from evenstream.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
+AS_IT_IS = "surrogateescape"
+"""What to do with the bytes of a path that are no text, in a file that has text beside them."""
 
 
 def safe_name(text: str) -> str:
@@ -21,31 +26,89 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", text.rpartition("/")[2])
 
 
+def with_home(path: str | Path) -> Path:
+    """The path with the folder that `~` or `~user` stands for; of an unknown user, as it is."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def as_path(text: str) -> Path | None:
     """The path that is meant, or None for what looks like a name."""
     if not text:
         return None
-    path = Path(text).expanduser()
+    if "\0" in text:
+        raise InputError(f"{text!r} is no path: it has a NUL character")
+    path = with_home(text)
     return path if path.suffix or len(path.parts) > 1 or path.exists() else None
+
+
+def given_path(what: str, path: Any) -> Path:
+    """What a user gave as a path; refuses what cannot be one."""
+    why: object = "it is empty"
+    try:
+        made = Path(path)
+        if str(path):
+            os.lstat(made)
+            return made
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return made
+    except (OSError, TypeError, ValueError) as error:
+        why = error
+    raise InputError(f"{what} must be a path, and {shown(path)} is none: {why}")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a crash leaves the old content or the new, never half of it."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    with replacing(path) as file:
+        file.write(content.encode(errors=AS_IT_IS) if isinstance(content, str) else content)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file to write instead of `path`; it takes its place when the block has ended well."""
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write instead of `path`; it takes its place when the block has ended well.
+
+    A link stays, and the file that it leads to is replaced. What is no file, as a device or a
+    pipe, and the file that the standard output goes to are written into.
+    """
+    try:
+        before: os.stat_result | None = path.stat()
+    except FileNotFoundError:
+        before = None
+    into = None if before is None else _open_to_write_into(path, before)
+    if into is not None:
+        with into as file:
+            yield file
+        return
+    path = path.resolve()  # a link is not to be replaced itself
     temporary = path.with_name(path.name + TEMPORARY)
     try:
-        yield temporary
-        with temporary.open("rb") as file:
+        temporary.unlink(missing_ok=True)  # of a process that was killed
+        with temporary.open("xb") as file:
+            if before is not None:
+                with suppress(OSError, AttributeError):  # not ours to give away, or Windows
+                    os.chown(temporary, before.st_uid, before.st_gid)
+                temporary.chmod(stat.S_IMODE(before.st_mode))
+            yield file
+            file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _open_to_write_into(path: Path, status: os.stat_result) -> BinaryIO | None:
+    """What is there already, if no other file can take its place; None for a usual file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
+    with suppress(OSError):  # the standard output is closed
+        if os.path.samestat(status, os.fstat(1)):
+            sys.stdout.flush()
+            return os.fdopen(os.dup(1), "wb")
+    if stat.S_ISSOCK(status.st_mode):
+        raise OSError(errno.ENXIO, "a socket cannot be written to as a file", str(path))
+    return None if stat.S_ISREG(status.st_mode) else path.open("wb")
 
 
 @contextmanager

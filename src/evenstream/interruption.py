@@ -55,86 +55,97 @@ def stop_on_signal() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def signals_held() -> Iterator[None]:
+class SignalsHeld:
     """Put off the handlers of all signals to the end of a block, which they could tear in two.
 
-    What a handler raises (Ctrl-C a `KeyboardInterrupt`) comes out of the block's end: all of it was
-    done, or what it does on an error. Where the block calls `let_through`, Ctrl-C ends it sooner.
-    """
-    global _held
-    if _held is not None or not _in_main_thread():  # handlers run in the main thread only
-        yield
-        return
-    held = _Held()
-    try:
-        held.hold()
-        _held = held
-        yield
-    finally:
-        _held = None
-        held.release()
+    They run right after it, so what they raise (Ctrl-C a `KeyboardInterrupt`) finds it done, or
+    undone by its own error. Where the block calls `let_through`, Ctrl-C is an error in it.
 
-
-def let_through() -> None:
-    """Let Ctrl-C end a block of `signals_held` here, where an error would do no harm."""
-    if _held is not None and _held.waiting and _in_main_thread():
-        _held.let_through()
-
-
-class _Held:
-    """Handlers that are put off; `waiting` are the signals that have arrived meanwhile.
-
-    Whether they are is a single flag. While it is False the handlers that stand in do what the
-    real ones would, so that it does not matter if one of those raises while they are exchanged.
+    Whether they are put off is a single flag. While it is False, the handlers that stand in do what
+    the real ones would, so that it does not matter if one of those raises while they are exchanged.
     """
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[int, FrameType | None]] = []
         self._on = False
+        self._waiting: list[tuple[int, FrameType | None]] = []
         self._handlers: dict[int, Handler] = {}
+
+    def __enter__(self) -> None:
+        global _held
+        if _held is not None or not _in_main_thread():  # handlers run in the main thread only
+            return
+        found = zip(_SIGNALS, map(_signal.getsignal, _SIGNALS), strict=True)
+        self._handlers = {n: _real(n, handler) for n, handler in found if callable(handler)}
+        try:
+            for number in self._handlers:
+                _signal.signal(number, self._stand_in)
+            self._on = True
+        except BaseException:  # by one that is not exchanged yet
+            self._give_back()
+            raise
+        _held = self
 
     def _stand_in(self, number: int, frame: FrameType | None) -> None:
         if self._on:
-            self.waiting.append((number, frame))
+            self._waiting.append((number, frame))
         else:
             self._handlers[number](number, frame)
 
-    def hold(self) -> None:
-        get = _signal.getsignal
-        self._handlers = {n: handler for n in _SIGNALS if callable(handler := get(n))}
-        for number in self._handlers:
-            _signal.signal(number, self._stand_in)
-        self._on = True
-
     def let_through(self) -> None:
         """Run those handlers that only ask to stop; others may look at what is half done."""
-        for each in list(self.waiting):
+        for each in list(self._waiting):
             handler = self._handlers[each[0]]
             if handler is signal.default_int_handler or _is_request(handler):
-                self.waiting.remove(each)
+                self._waiting.remove(each)
                 handler(*each)
 
-    def release(self) -> None:
-        self._on = False
+    def __exit__(self, *_: object) -> None:
+        global _held
+        if not self._on:
+            return
+        _held = None
+        try:
+            self._give_back()
+        finally:
+            self._on = False
+            if self._waiting:
+                self._deliver()
+
+    def _give_back(self) -> None:
         try:
             for number, handler in self._handlers.items():
                 if _signal.getsignal(number) == self._stand_in:  # nobody has set another since
                     _signal.signal(number, handler)
-        finally:
-            self._deliver()
+        except BaseException:  # by one that is back, before the others are
+            self._give_back()
+            raise
 
     def _deliver(self) -> None:
-        if self.waiting:
-            number, frame = self.waiting.pop(0)
+        raised = None
+        while self._waiting:
+            number, frame = self._waiting.pop(0)
             try:
                 self._handlers[number](number, frame)
-            finally:
-                self._deliver()
+            except BaseException as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
+
+
+def let_through() -> None:
+    """Let Ctrl-C raise inside `SignalsHeld` after all, where the block can undo itself."""
+    if _held is not None and _in_main_thread():
+        _held.let_through()
 
 
 _SIGNALS = tuple(map(int, signal.valid_signals()))
-_held: _Held | None = None
+_held: SignalsHeld | None = None
+
+
+def _real(number: int, handler: Handler) -> Handler:
+    """The handler itself, not one that stands in: several signals at a time may leave that."""
+    owner = getattr(handler, "__self__", None)
+    return _real(number, owner._handlers[number]) if isinstance(owner, SignalsHeld) else handler
 
 
 def _in_main_thread() -> bool:

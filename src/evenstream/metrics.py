@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenstream.entries import whole_number
 from evenstream.errors import InputError
 
 __all__ = [
@@ -284,8 +285,8 @@ class Prequential:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
-        self.right, self.samples = state["right"], state["samples"]
-        self._recent = deque((right, samples) for right, samples in state["recent"])
+        self.right, self.samples = whole_number(state, "right"), whole_number(state, "samples")
+        self._recent = deque((int(right), int(samples)) for right, samples in state["recent"])
 
 
 def prediction_share(predicted_tasks: ArrayLike, n_tasks: int) -> list[float | None]:

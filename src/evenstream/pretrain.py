@@ -20,6 +20,7 @@ import numpy as np
 
 from evenstream import __version__
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
+from evenstream.entries import check_fields
 from evenstream.errors import DataError, InputError
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, StopFlag
@@ -34,7 +35,7 @@ from evenstream.run.initial_weights import METADATA, reserved_classes
 from evenstream.run.machine import use_machine
 from evenstream.run.position import Skipped
 from evenstream.run.progress import Progress, Silent
-from evenstream.run.session import read_saved, work_on
+from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream, open_stream
 from evenstream.streams.base import Batch
 from evenstream.streams.scenario import task_of
@@ -99,7 +100,9 @@ class _Position:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> _Position:
-        return cls(**{**state, "skipped": Skipped(**state["skipped"])})
+        position = cls(**{**state, "skipped": Skipped.from_state(state["skipped"])})
+        check_fields(position)
+        return position
 
 
 def pretrain(
@@ -142,12 +145,19 @@ def _work_on(
 
 
 def finished_results(out: Path) -> dict[str, Any] | None:
-    """What `pretrain.json` says of a pre-training that is finished, else None."""
+    """What `pretrain.json` says of a pre-training that is finished, else None; also if damaged."""
     try:
         found: dict[str, Any] = json.loads((out / RESULTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        whole = (
+            all(isinstance(found[name], str) for name in ("stream", "network"))
+            and all(isinstance(found[name], list) for name in ("classes", "accuracy"))
+            and isinstance(found["accuracy"][-1], (int, float, type(None)))
+            and isinstance(found["train_seconds"], (int, float))
+        )
+        finished = whole and found["status"] == "finished"
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return None
-    return found if found["status"] == "finished" and (out / WEIGHTS).exists() else None
+    return found if finished and (out / WEIGHTS).exists() else None
 
 
 def _rehearsed(config: PretrainConfig, stream: Stream) -> Stream:
@@ -207,9 +217,9 @@ class _Pretraining:
         self.checkpoints = out / CHECKPOINTS
         self.at = _Position()
         if has_checkpoint(self.checkpoints):
-            saved = read_saved(out, KIND, config, self.data)
-            self.learner = Learner.from_state(saved["learner"], device=config.device)
-            self.at = _Position.from_state(saved["position"])
+            self.learner, self.at = take_up(
+                out, KIND, config, self.data, config.device, _Position.from_state
+            )
         else:
             self.learner = _make_learner(config, epochs)
         record_session(out, self.learner.step)

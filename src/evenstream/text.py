@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from evenstream.errors import InputError
+from evenstream.numerals import read_number
 
 LAS = "-las"
 """Behind a method's name: with Logit Adjusted Softmax."""
@@ -139,6 +140,6 @@ def _read(what: str, text: str, kind: Any) -> Any:
             return text
         raise InputError(f"{what} must be one of {', '.join(typing.get_args(kind))}, got {text!r}")
     try:
-        return kind(text)
+        return read_number(text, kind)
     except ValueError:
         raise InputError(f"{what} must be a number ({kind.__name__}), got {text!r}") from None

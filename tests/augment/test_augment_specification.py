@@ -24,7 +24,9 @@ def test_parse():
     assert parse("resized-crop0.75@299+flip") == (ResizedCrop(0.75, 299), Flip())
 
 
-@pytest.mark.parametrize("spec", ["cropp", "flip+jiter", "", "crop+", "+", "4", "crop-", "Flip"])
+@pytest.mark.parametrize(
+    "spec", ["cropp", "flip+jiter", "", "crop+", "+", "4", "crop-", "Flip", "crop٣"]
+)
 def test_unknown_parts(spec):
     with pytest.raises(UnknownName, match="unknown augmentation"):
         Preprocess(spec)
@@ -60,6 +62,8 @@ def test_unknown_part_lists_what_exists():
         "resized-crop@10000",
         "resized-crop@8@8",
         "resized-crop@٣",
+        "jitter@0_1",
+        "jitter@١",
         "flip+flip",
         "crop+crop2",
     ],
@@ -86,8 +90,8 @@ def test_parse_raises_nothing_but_our_errors(spec):
         (None, (-1.0, 1.0), "std must be positive"),
         (None, (math.inf,), "std must be positive"),
         (None, (math.nan,), "std must be positive"),
-        ((), None, "mean is empty"),
-        (None, (), "std is empty"),
+        ((), None, "number for each channel"),
+        (None, (), "number for each channel"),
     ],
 )
 def test_statistics_that_make_no_sense(mean, std, message):

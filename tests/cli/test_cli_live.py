@@ -163,8 +163,10 @@ def test_parquet_npz_and_their_labels_become_the_learners_kind(learn):
     learn("--from", "t.npz")
     assert sorted(Learner.load("dir").labels) == [0, 1, 2]
     assert metrics()["samples"] == 90
-    bad = write("bad.csv", x, ["cat"] * 30)
-    assert "line 2: label 'cat' is no int, as the learner's labels are" in learn("--from", bad)[2]
+    for odd in ("cat", "1_0", "٣"):
+        bad = write("bad.csv", x, [odd] * 30)
+        said = learn("--from", bad)[2]
+        assert f"line 2: label '{odd}' is no int, as the learner's labels are" in said
 
 
 def test_a_folder_of_images_is_shuffled_and_corrupt_ones_are_skipped(learn, run):

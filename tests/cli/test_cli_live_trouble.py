@@ -12,6 +12,7 @@ import pytest
 from live_tables import metrics, read_csv, rows, same, write
 from PIL import Image
 
+from damage import alter_newest
 from evenstream import Learner
 from evenstream.checkpoint import has_checkpoint
 from evenstream.run.folder import CHECKPOINTS
@@ -127,13 +128,29 @@ def test_rows_of_a_pipe_are_saved_while_it_is_silent(learn):
     process.stdin.write(Path("table.csv").read_bytes())
     process.stdin.flush()
     for _ in range(600):
-        if has_checkpoint(Path("dir")) and metrics()["samples"] == 60:
+        if Path("dir/metrics.json").exists() and metrics()["samples"] == 60:
             break
         time.sleep(0.1)
     process.kill()
     process.wait()
     process.stdin.close()
     assert metrics()["samples"] == 60
+
+
+def test_a_wrong_save_is_told_or_passed_over(learn, run):
+    write("table.csv", *rows())
+    learn("--from", "table.csv")
+    alter_newest(Path("dir"), lambda state: state.pop("criterion"))
+    for words in (("predict", "dir", "table.csv"), ("learn", "dir", "--from", "table.csv")):
+        status, _, err = run(*words)
+        assert status == 2 and "its entry 'criterion' cannot be used: it lacks" in err
+    learn("--from", "table.csv", directory="two")
+    write("more.csv", *rows(20, seed=1))
+    learn("--from", "more.csv", directory="two")
+    alter_newest(Path("two"), lambda state: state["live"].update(streams=3))
+    with pytest.warns(UserWarning, match="'live'.* going on from the checkpoint before it"):
+        status, out, _ = learn("--from", "more.csv", directory="two")
+    assert status == 0 and "learned 20 rows" in out
 
 
 def test_a_label_that_is_not_known_is_none(learn, run):

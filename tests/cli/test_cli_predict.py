@@ -1,5 +1,9 @@
 """`evenstream predict`, as from the shell."""
 
+import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +65,47 @@ def test_top_and_out(learned, run):
     assert float(found[0]["probability2"]) == pytest.approx(chances[0, order[0, 1]], rel=1e-4)
     many = run("predict", "dir", "new.csv", "--top", "99")[1]
     assert len(read_csv(many)[0]) == 6
+
+
+def test_a_link_is_followed_and_a_pipe_written_into(learned, run):
+    write("new.csv", *rows(9, seed=2))
+    expected = run("predict", "dir", "new.csv")[1]
+    Path("link").symlink_to("target.csv")
+    assert run("predict", "dir", "new.csv", "--out", "link")[0] == 0
+    assert Path("link").is_symlink() and Path("target.csv").read_text() == expected
+    os.mkfifo("pipe")
+    heard = []
+    reader = threading.Thread(target=lambda: heard.append(Path("pipe").read_text()))
+    reader.start()
+    assert run("predict", "dir", "new.csv", "--out", "pipe")[0] == 0
+    reader.join(10)
+    assert heard == [expected] and Path("pipe").is_fifo()
+    Path("data").symlink_to("new.csv")
+    status, _, err = run("predict", "dir", "new.csv", "--out", "data")
+    assert status == 2 and "would overwrite the data" in err
+
+
+@pytest.mark.parametrize(
+    "out", ["", "/", "dir", "loop", "dir/metrics.json/x", "absent/p.csv", "n" * 300]
+)
+def test_places_that_cannot_be_written_to(learned, run, out):
+    Path("loop").symlink_to("loop")
+    before = sorted(Path().rglob("*"))
+    status, _, err = run("predict", "dir", "t.csv", "--out", out)
+    assert status == 2 and err.startswith(f"error: cannot write {out or '.'}: ")
+    assert err.count("\n") == 1 and sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is none here")
+def test_a_full_device(learned, run):
+    status, _, err = run("predict", "dir", "t.csv", "--out", "/dev/full")
+    assert status == 2 and "cannot write /dev/full: No space" in err
+    assert Path("/dev/full").is_char_device()
+    command = [sys.executable, "-m", "evenstream", "predict", "dir", "t.csv"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == 2 and "No space left" in ended.stderr
+    assert "Traceback" not in ended.stderr and "Exception" not in ended.stderr
 
 
 def test_a_failed_prediction_leaves_the_old_file(learned, run):

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import tomllib
 import warnings
@@ -15,9 +17,9 @@ from evenstream.cli import main as main_module
 from evenstream.errors import EvenstreamError
 from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
-from evenstream.run import session
+from evenstream.run import environment, session
 from evenstream.run.runner import resume_run
-from small_runs import StopAfter, outcome
+from small_runs import StopAfter, outcome, read_events
 
 SMALL = ["--batch", "4", "--replay-batch", "4", "--memory", "12", "--dtype", "float32"]
 
@@ -54,6 +56,15 @@ def test_defaults_of_the_protocol_and_of_the_folder(run):
     config = tomllib.loads(Path("out/c-digits_fine-tune_seed-3/config.toml").read_text())
     for name, value in {"batch": 10, "replay_batch": 10, "memory": 100, "lr": 0.1}.items():
         assert config[name] == value
+
+
+def test_ewc_on_its_defaults_runs_to_the_end(run):
+    status, out, err = run("run", "ewc", "--out", "ewc")
+    assert (status, err) == (0, "")
+    assert "146 steps" in out
+    losses = [event["loss"] for event in read_events(Path("ewc")) if "loss" in event]
+    assert len(losses) == 146
+    assert np.isfinite(losses).all()
 
 
 def test_inference_rule_of_all_methods_that_have_none(run, table, one_process):
@@ -364,3 +375,38 @@ def test_exit_statuses(run, monkeypatch, error, status, message):
 
     monkeypatch.setitem(main_module.COMMANDS, "methods", fail)
     assert run("methods") == (status, "", message)
+
+
+@pytest.fixture
+def no_repository(tmp_path, monkeypatch):
+    """The sources lie in a folder without `.git`, and there is no network."""
+    place = tmp_path / "copy" / "src" / "evenstream" / "run" / "environment.py"
+    monkeypatch.setattr(environment, "__file__", str(place))
+    monkeypatch.setattr(socket.socket, "connect", None)
+    monkeypatch.setattr(socket, "getaddrinfo", None)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    environment._commit.cache_clear()
+    yield tmp_path / "copy"
+    environment._commit.cache_clear()
+
+
+def test_a_copy_of_the_sources_runs_without_git_and_without_a_network(run, no_repository):
+    status, _, err = run("run", "er-las", "--stream", "c-digits", "--batch", "50", "--out", "run")
+    assert (status, err) == (0, "")
+    assert json.loads(Path("run/env.json").read_text())["commit"] is None
+
+
+def test_the_commit_is_that_of_the_sources_whatever_git_is_told(no_repository, monkeypatch):
+    def git(*words):
+        command = ["git", "-C", no_repository, "-c", "user.name=x", "-c", "user.email=x", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    no_repository.mkdir()
+    git("init")
+    assert environment._commit() is None, "nothing is committed"
+    environment._commit.cache_clear()
+    git("commit", "--allow-empty", "--message", "first")
+    expected = git("describe", "--always")
+    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as in a hook of another repository
+    assert environment._commit() == expected

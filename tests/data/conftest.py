@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,7 +38,9 @@ class Mirror:
         ranges: The `Range` header of each request, None if it had none.
         supports_ranges: Whether requests for a part are answered with that part.
         tag: What `ETag` says of every file; no such header if empty.
-        headers: More headers to send with every file.
+        headers: More headers to send with every file, also in place of the right ones.
+        moved: Where the next requests are sent on to, with an answer that has no end.
+        drip: Seconds between one byte and the next, if not all are sent at once.
         break_after: Bytes after which each of the next responses breaks off.
         errors: Status codes of the next responses, which then have no content.
     """
@@ -50,12 +54,17 @@ class Mirror:
         self.headers: dict[str, str] = {}
         self.break_after: list[int] = []
         self.errors: list[int] = []
+        self.moved: list[str] = []
+        self.drip = 0.0
         mirror = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 mirror.asked.append(self.path)
                 mirror.ranges.append(self.headers["Range"])
+                if mirror.moved:
+                    self.send_on(mirror.moved.pop(0))
+                    return
                 content = mirror.files.get(self.path)
                 if content is None or mirror.errors:
                     self.send_error(mirror.errors.pop(0) if mirror.errors else 404)
@@ -74,10 +83,24 @@ class Mirror:
                     self.send_header("ETag", mirror.tag)
                 for name, value in mirror.headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content) - start))
+                if "Content-Length" not in mirror.headers:
+                    self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
                 limit = mirror.break_after.pop(0) if mirror.break_after else len(content)
-                self.wfile.write(content[start : start + limit])
+                rest = content[start : start + limit]
+                step = 1 if mirror.drip else len(rest) or 1
+                with contextlib.suppress(OSError):  # whoever asked has had enough
+                    for place in range(0, len(rest), step):
+                        self.wfile.write(rest[place : place + step])
+                        time.sleep(mirror.drip)
+
+            def send_on(self, address: str) -> None:
+                self.send_response(302)
+                self.send_header("Location", address)
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    for _ in range(2000):
+                        self.wfile.write(bytes(1 << 20))
 
             def log_message(self, *args: object) -> None:
                 pass

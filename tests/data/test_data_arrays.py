@@ -4,7 +4,7 @@ from generated_data import random_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenstream.data import Dataset, from_arrays, load_dataset
+from evenstream.data import Dataset, from_arrays
 from evenstream.data.dataset import CoarseLabels
 from evenstream.data.split import stratified_split
 from evenstream.errors import DataError, InputError
@@ -177,65 +177,3 @@ def test_image_types_of_train_and_test_must_agree():
     bytes_, floats = (np.zeros((4, 1, 2, 2), dtype=t) for t in (np.uint8, np.float32))
     with pytest.raises(DataError, match="uint8 but x_test is float32"):
         Dataset(**dataset_parts(x_train=bytes_, x_test=floats))
-
-
-def test_npz_with_its_own_split(tmp_path):
-    x = random_images(6, 8, 8)
-    y = np.array(list("aabbcc"))
-    np.savez(tmp_path / "letters.npz", x_train=x, y_train=y, x_test=x[:2], y_test=y[:2])
-    dataset = load_dataset(tmp_path / "letters.npz")
-    assert (dataset.name, dataset.classes) == ("letters", ["a", "b", "c"])
-    assert dataset.x_train.shape == (6, 1, 8, 8)
-    assert dataset.y_test.tolist() == [0, 0]
-
-
-def test_npz_without_a_split_is_split_repeatably(tmp_path):
-    path = str(tmp_path / "all.npz")
-    np.savez_compressed(path, x=table(100), y=np.repeat([1, 2], 50), notes=np.array("ignored"))
-    fifth, again = load_dataset(path), load_dataset(path)
-    assert (len(fifth.x_train), len(fifth.x_test)) == (80, 20)
-    np.testing.assert_array_equal(fifth.x_test, again.x_test)
-    half = load_dataset(path, test_fraction=0.5, seed=3)
-    assert np.bincount(half.y_test).tolist() == [25, 25]
-    rows = {row.tobytes() for row in np.concatenate([half.x_train, half.x_test])}
-    assert len(rows) == 100
-
-
-def test_npz_object_labels_are_refused_with_a_remedy(tmp_path):
-    path = tmp_path / "objects.npz"
-    np.savez(path, x=table(), y=np.array(list("aabbcc"), dtype=object))
-    with pytest.raises(DataError, match=r"Python objects.*np\.array\(y\.tolist\(\), dtype=str\)"):
-        load_dataset(path)
-
-
-def test_npz_files_that_are_none(tmp_path):
-    np.savez(tmp_path / "other.npz", images=table())
-    np.save(tmp_path / "bare.npy", table())
-    (tmp_path / "text.npz").write_text("hello")
-    (tmp_path / "empty.npz").write_bytes(b"")
-    for name, complaint in [
-        ("other.npz", "holds images; save one with"),
-        ("bare.npy", "is not a data set: give a folder"),
-        ("text.npz", "not a readable .npz"),
-        ("empty.npz", "not a readable .npz"),
-        ("absent.npz", "there is no file"),
-        ("absent.csv", "No such file"),
-    ]:
-        with pytest.raises(DataError, match=complaint):
-            load_dataset(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_npz_cut_short_or_altered_is_refused(tmp_path, compressed):
-    path = tmp_path / "data.npz"
-    save = np.savez_compressed if compressed else np.savez
-    save(path, x=random_images(60, 8, 8), y=np.arange(60) % 3)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"data\.npz"):
-        load_dataset(path)
-    altered = bytearray(whole)
-    altered[1000] ^= 0xFF
-    path.write_bytes(altered)
-    with pytest.raises(DataError, match=r"data\.npz.*damaged"):
-        load_dataset(path)

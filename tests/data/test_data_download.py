@@ -144,9 +144,10 @@ def test_a_part_from_another_address_is_not_continued(server, folder):
     assert server.ranges == [None]
 
 
-def test_a_damaged_note_on_the_part_begins_anew(server, folder):
+@pytest.mark.parametrize("note", ["{", "[]", "[" * 100_000, '{"url": 1}'])
+def test_a_damaged_note_on_the_part_begins_anew(server, folder, note):
     interrupted_fetch(server, folder, at=5000)
-    (folder / f"{NAME}.part.json").write_text("{")
+    (folder / f"{NAME}.part.json").write_text(note)
     assert fetch_from(server, folder).read_bytes() == CONTENT
     assert server.ranges == [None]
 
@@ -233,3 +234,68 @@ def test_a_compressed_file_is_kept_as_it_is_sent(server, folder):
     server.files[f"/{NAME}"] = compressed = gzip.compress(CONTENT)
     server.headers = {"Content-Encoding": "gzip"}
     assert fetch_from(server, folder).read_bytes() == compressed
+
+
+def test_a_server_that_is_too_slow_is_given_up_and_the_part_kept(server, folder, monkeypatch):
+    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.3)
+    server.drip = 0.02
+    with pytest.raises(DataError, match=r"too slow: \d+ bytes in .* are kept; run the command aga"):
+        fetch_from(server, folder)
+    assert len(server.asked) == 1
+    server.drip = 0
+    assert fetch_from(server, folder, check_content).read_bytes() == CONTENT
+    assert server.ranges[-1] is not None
+
+
+def test_a_server_that_is_slow_but_not_too_slow_is_waited_for(server, folder, monkeypatch):
+    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.05)
+    monkeypatch.setattr(download_module, "_LEAST_RATE", 1)
+    server.files[f"/{NAME}"] = CONTENT[:50]
+    server.drip = 0.005
+    assert fetch_from(server, folder, size=50).stat().st_size == 50
+
+
+def test_addresses_that_lead_on_are_followed_without_reading_what_they_hold(server, folder):
+    server.moved = [f"/{NAME}", f"{server.url}/{NAME}"]
+    assert fetch_from(server, folder, check_content).read_bytes() == CONTENT
+    server.moved = [f"/{NAME}"] * 100
+    with pytest.raises(DataError, match="redirects"):
+        fetch_from(server, folder / "again")
+    assert len(server.asked) < 50
+
+
+@pytest.mark.parametrize(
+    "address", ["file:///etc/passwd", "http://[::1", "http://" + "a" * 300, "http://\xff/", "/\xff"]
+)
+def test_an_address_that_makes_no_sense_is_refused(server, folder, address):
+    server.moved = [address] * 5
+    with pytest.raises(DataError, match="could not download"):
+        fetch_from(server, folder)
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "many", "-5"])
+def test_a_length_that_makes_no_sense_is_not_believed(server, folder, length):
+    server.headers["Content-Length"] = length
+    assert fetch_from(server, folder, check_content).read_bytes() == CONTENT
+
+
+def test_a_file_that_is_said_to_be_too_large_is_not_asked_for_its_content(server, folder):
+    server.headers["Content-Length"] = "9" * 15
+    with pytest.raises(DataError, match=f"has {'9' * 15} bytes, more than the expected"):
+        fetch_from(server, folder)
+    assert left_in(folder) == []
+
+
+def test_a_part_of_another_version_is_not_taken_even_if_the_server_does_not_care(server, folder):
+    interrupted_fetch(server, folder, 100_000)
+    server.headers["ETag"] = '"second"'  # but If-Range is still answered as if nothing had changed
+    server.files[f"/{NAME}"] = bytes(len(CONTENT))
+    assert fetch_from(server, folder).read_bytes() == bytes(len(CONTENT))
+
+
+def test_a_server_that_begins_anew_each_time_does_not_go_on_for_ever(server, folder, monkeypatch):
+    monkeypatch.setattr(download_module, "_WORTHWHILE", 1000)
+    server.tag, server.break_after = "", [5000, 1000] * 50
+    with pytest.raises(DataError, match="broke off"):
+        fetch_from(server, folder)
+    assert len(server.asked) < 20

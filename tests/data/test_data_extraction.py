@@ -1,10 +1,14 @@
 """Archives that mean harm, and some that do not."""
 
+import contextlib
+import gzip
 import io
 import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +23,8 @@ GOOD = {"top/a.txt": b"first", "top/deep/er/b.bin": bytes(5000), "top/empty": b"
 def write_zip(path, files, *odd):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
-            info = zipfile.ZipInfo(name)
+            info = zipfile.ZipInfo("any")
+            info.filename = name  # whatever it is: the class itself cuts it off at a NUL
             info.external_attr = 0o100777 << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, content)
@@ -102,8 +107,72 @@ def test_an_encrypted_member_refuses_a_zip_file(tmp_path, folder):
     content = bytearray(path.read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(content)
-    with pytest.raises(AlteredFile, match="neither a plain file"):
+    with pytest.raises(AlteredFile, match="'a' is encrypted"):
         extract(path, folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("", "'' is neither a plain file nor a folder"),
+        ("top/line\nbreak", "control characters"),
+        ("top/\x1b[31mred", "control characters"),
+        ("top/" + "n" * 5000, "'top/nnn.* too long"),
+        ("top/" + "é" * 150, "too long"),
+        ("top/" * 100 + "deep", "too long"),
+        (("n" * 150 + "/") * 8, "too long"),
+    ],
+)
+def test_a_name_that_no_file_should_have_refuses_all(write, folder, name, complaint):
+    with pytest.raises(AlteredFile, match=f"refused.*{complaint}") as caught:
+        extract(write({**GOOD, name: b"odd"}), folder)
+    assert len(str(caught.value)) < 500
+    assert not folder.parent.exists()
+
+
+def test_a_name_that_goes_on_behind_a_nul_refuses_a_zip_file(tmp_path, folder):
+    path = write_zip(tmp_path / "x.zip", {**GOOD, "top/good\0evil": b""})
+    with pytest.raises(AlteredFile, match="control characters"):
+        extract(path, folder)
+    assert not folder.parent.exists()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_compression_that_unpacks_without_bound_refuses_a_zip_file(tmp_path, folder, method):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:
+        archive.writestr("a", b"content")
+    with pytest.raises(AlteredFile, match="'a' is compressed"):
+        extract(tmp_path / "x.zip", folder)
+    assert not folder.parent.exists()
+
+
+def tar_header(kind, size):
+    info = tarfile.TarInfo("odd")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        tar_header(tarfile.GNUTYPE_LONGNAME, 2**40),
+        tar_header(tarfile.XHDTYPE, 50_000_000) + b"9 a=bcde\n" * 20_000,
+        tar_header(tarfile.REGTYPE, 2**63),
+        tar_header(tarfile.REGTYPE, -1024),
+        (tar_header(tarfile.GNUTYPE_LONGNAME, 2) + b"a".ljust(512, b"\0")) * 3000,
+    ],
+    ids=["long name", "long header", "large file", "file below zero", "name of a name"],
+)
+def test_headers_of_a_tar_file_that_lie(tmp_path, folder, content):
+    path = tmp_path / "x.tar"
+    path.write_bytes(write_tar(path, GOOD).read_bytes()[: -20 * 512] + content)
+    tracemalloc.start()
+    with pytest.raises(AlteredFile):
+        extract(path, folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
+    assert not folder.parent.exists()
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, folder):
@@ -135,13 +204,39 @@ def test_what_is_cut_short_or_no_archive_is_refused(write, folder):
             extract(path, folder)
 
 
-def test_a_changed_byte_is_noticed_in_a_zip_file(tmp_path, folder):
-    path = write_zip(tmp_path / "x.zip", {"noise": bytes(range(256)) * 4})
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
+def test_a_changed_byte_is_noticed(tmp_path, folder, name):
+    noise = np.random.default_rng(0).bytes(5000)
+    path = WRITERS[name](tmp_path / name, {"noise": noise})
     content = bytearray(path.read_bytes())
-    content[60] ^= 1
+    content[2500] ^= 1
     path.write_bytes(content)
     with pytest.raises(AlteredFile, match="not a readable archive"):
         extract(path, folder)
+
+
+def test_zeros_without_end_behind_the_files_are_not_read(tmp_path, folder, monkeypatch):
+    monkeypatch.setattr(extraction, "_ROOM", 1 << 20)
+    path = write_tar(tmp_path / "x.tar.gz", GOOD)
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + bytes(5 << 20)))
+    with pytest.raises(AlteredFile, match="would unpack to more than"):
+        extract(path, folder)
+    assert not folder.parent.exists()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), name=st.sampled_from([*WRITERS]))
+def test_damage_of_any_kind_is_one_error(tmp_path_factory, data, name):
+    box = tmp_path_factory.mktemp("box")
+    path = WRITERS[name](box / name, GOOD)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place : place + 4] = data.draw(st.binary(max_size=8))
+    path.write_bytes(content)
+    with contextlib.suppress(AlteredFile):
+        extract(path, box / "inside")
+    assert {entry.name for entry in box.iterdir()} <= {name, "inside"}
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

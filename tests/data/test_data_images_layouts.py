@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+import traceback
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from evenstream.data.images.image_folder import read_image_folder
 from evenstream.data.images.imagenet import read_imagenet
 from evenstream.data.images.inaturalist import read_inaturalist
 from evenstream.data.images.tiny_imagenet import read_tiny_imagenet
+from evenstream.data.pins import pin_folder
 from evenstream.errors import DataError, InputError
 
 READERS = {
@@ -176,6 +179,22 @@ def test_what_belongs_to_a_class(tmp_path):
     assert dataset.x_train[:].any()
 
 
+def test_folders_may_be_deeper_than_functions_can_call_each_other(tmp_path):
+    folder_of_classes(tmp_path, {"a": 2, "b": 2})
+    read_image_folder(tmp_path)  # so that all is imported
+    deep = "a" + "/d" * 200
+    save(picture(1), tmp_path / deep / "x.png")
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(sum(1 for _ in traceback.walk_stack(None)) + 100)
+    try:
+        dataset, pin = read_image_folder(tmp_path), pin_folder(tmp_path)
+    finally:
+        sys.setrecursionlimit(limit)
+    found = [*names(dataset.x_train), *names(dataset.x_test)]
+    assert f"{deep}/x.png" in found
+    assert pin.files == len(found) == 5
+
+
 def test_a_class_without_images_is_refused(tmp_path):
     folder_of_classes(tmp_path, {"a": 2})
     (tmp_path / "b").mkdir()
@@ -321,7 +340,14 @@ def test_inaturalist(tmp_path):
         (lambda content: content["annotations"].pop(), "KeyError: 100"),
         (lambda content: content["images"][0].pop("file_name"), "'file_name'"),
         (lambda content: content["annotations"][-1].update(category_id=3), "class 3, which is not"),
-        (lambda content: content["annotations"][-1].update(category_id=None), "TypeError"),
+        *(
+            (
+                lambda content, odd=odd: content["annotations"][-1].update(category_id=odd),
+                "not a whole number",
+            )
+            for odd in (None, "7", "1_0", 1.9, True, float("inf"))
+        ),
+        (lambda content: content["categories"][0].update(id="7"), "'7' is not a whole number"),
         (lambda content: content.update(images=[]), "names no images"),
         (lambda content: content.update(images=5), "TypeError"),
         (lambda content: content["images"][1].update(file_name="../../a.jpg"), "not the name of"),

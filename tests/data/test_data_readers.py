@@ -1,3 +1,5 @@
+import struct
+
 import numpy as np
 import pytest
 from generated_data import cifar_records, idx_bytes, random_images
@@ -26,6 +28,9 @@ def test_idx_gives_back_what_was_written(shape):
         (idx_bytes(np.zeros(9))[:-1], "16 bytes, but its header announces 17"),
         (idx_bytes(np.zeros(9)) + b"x", "18 bytes, but its header announces 17"),
         (bytes([0, 0, 8, 3]) + b"\xff" * 12, "announces"),
+        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 2**31, 28, 28), "announces 1683627180048"),
+        (bytes([0, 0, 8, 5]) + bytes(4) + b"\xff" * 16, "header makes no sense"),
+        (bytes([0, 0, 8, 200]) + struct.pack(">I", 1) * 200 + b"x", "header makes no sense"),
     ],
 )
 def test_idx_refuses_damaged_content_and_names_the_file(content, complaint):

@@ -1,8 +1,11 @@
 """CSV and Parquet tables: whole, row by row, in any order of columns, and what is refused."""
 
+import contextlib
 import csv
 import io
+import itertools
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -152,12 +155,17 @@ BAD_FILES = {
     "short": ("a,b,label\n1,2,x\n1,x\n", "line 3: 2 cells, but there are 3 columns"),
     "long": ("a,b,label\n1,2,x,9\n", "line 2: 4 cells"),
     "text": ("a,b,label\n1,2,x\n1,red,x\n", "line 3: column 'b' is 'red', not a number"),
+    "underscore": ("a,b,label\n1,1_000,x\n", "line 2: column 'b' is '1_000', not a number"),
+    "other digits": ("a,b,label\n1,2,x\n1,٣,x\n", "line 3: column 'b' is '٣', not a number"),
+    "wide digits": ("a,b,label\n１２,2,x\n", "line 2: column 'a' is '１２', not a number"),
+    "long text": (f"a,label\n{'z' * 9000},x\n", "column 'a' is 'z{60}', not a number"),
     "comma": ("a;b;label\n1;2,5;x\n", "column 'b' is '2,5', not a number.*point"),
     "missing": ("a,b,label\n1,,x\n", "line 2: column 'b' is missing"),
     "nan": ("a,b,label\nNaN,2,x\n", "column 'a' is missing"),
     "NA": ("a,b,label\nNA,2,x\n", "column 'a' is missing"),
     "infinite": ("a,b,label\n1,inf,x\n", "column 'b' is inf, too large"),
     "huge": ("a,b,label\n1,1e39,x\n", r"column 'b' is 1e\+39, too large for 32-bit"),
+    "long label": (f"a,label\n1,{'x' * 300}\n", "line 2: the label is .* with 300 characters"),
     "no label": ("a,b,label\n1,2,\n", "line 2: the label is missing"),
     "quotes": ('a,b,label\n1,"2"3,x\n', "line 2: ',' expected after '\"'"),
     "open quote": (
@@ -215,6 +223,31 @@ def test_rows_are_given_before_the_next_line_exists():
     assert len(given_out) == 2
 
 
+def test_a_quotation_mark_left_open_costs_its_line_and_little_time():
+    lines = [b"a,label\n", *[b'1,x","\n'] * 20_000, b"2,y\n"]
+    reader = CsvReader(lines, "t")
+    reader.skip_bad = True
+    began = time.process_time()
+    assert list(reader.rows(Columns(("a",), "label"))) == [([2], "y")]
+    assert reader.skipped == 20_000
+    assert time.process_time() - began < 10  # a minute and more if each line reads all that follow
+
+
+def test_a_quotation_mark_left_open_does_not_wait_for_ever():
+    endless = itertools.chain([b"a,label\n", b"1,x\n"], itertools.repeat(b'2,y","\n'))
+    rows = CsvReader(endless, "pipe").rows(Columns(("a",), "label"))
+    assert next(rows) == ([1], "x")
+    with pytest.raises(DataError, match="line 3: a quotation mark opens a cell that is not closed"):
+        next(rows)
+
+
+def test_a_row_may_run_over_many_lines():
+    note = 'all ""is"" well,\n' * 5000
+    lines = f'a,note,label\n1,"{note}",x\n2,,y\n'.encode().splitlines(keepends=True)
+    rows = CsvReader(lines, "t").rows(Columns(("a",), "label", ("note",)))
+    assert list(rows) == [([1], "x"), ([2], "y")]
+
+
 numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
     lambda word: word.strip() == word
@@ -249,6 +282,31 @@ def test_a_file_left_at_any_row_is_gone_on_with_there(tmp_path_factory, content,
         assert list(second.rows(columns)) == expected
     assert second.place()["bytes"] == path.stat().st_size
     second.close()
+
+
+PIECES = ["1", "x", '"', '""', ",", "\n", "1,x\n", '1,"x\ny"\n', '1,x","\n', "\x00", "\udcff"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(pieces=st.lists(st.sampled_from(PIECES), min_size=3, max_size=25), left_at=st.integers(0, 5))
+def test_a_damaged_file_is_gone_on_with_like_any_other(tmp_path_factory, pieces, left_at):
+    path = tmp_path_factory.mktemp("left") / "table.csv"
+    path.write_bytes(("a,label\n1,x\n" + "".join(pieces)).encode(errors="surrogateescape"))
+    columns, found = Columns(("a",), "label"), []
+    with contextlib.closing(open_table(path)) as reader:
+        reader.skip_bad = True
+        for row in reader.rows(columns):
+            found.append((row, reader.place()))
+        skipped = reader.skipped
+    *_, (_, place) = found[: left_at + 1]
+    rest = found[left_at + 1 :]
+    if path.read_bytes()[place["bytes"] - 1 :][:1] != b"\n":
+        return  # in the middle of a line, which is refused
+    with contextlib.closing(open_table(path)) as reader:
+        reader.skip_bad = True
+        reader.go_to(place)
+        assert [(row, reader.place()) for row in reader.rows(columns)] == rest
+        assert reader.skipped <= skipped
 
 
 def test_a_csv_file_is_known_by_how_it_begins(table):
@@ -381,6 +439,9 @@ def test_parquet_can_be_left_and_gone_on_with(tmp_path):
         ({"a": [1e300], "label": ["x"]}, "row 1: column 'a' is missing or not finite"),
         ({"a": [1.0], "label": pa.array([None], pa.string())}, "row 1: the label is missing"),
         ({"a": pa.array([], pa.int64()), "label": pa.array([], pa.string())}, "no rows"),
+        ({"a": ["1_000"], "label": ["x"]}, "column 'a' holds string, not numbers"),
+        ({"a": [1.0], "label": pa.array([b"\xff"]).view(pa.string())}, "is damaged: .*utf-8"),
+        ({"a": [1.0], "label": ["x" * 300]}, "row 1: the label is 'x{30}'... with 300 characters"),
     ],
 )
 def test_bad_parquet_columns(tmp_path, columns, message):

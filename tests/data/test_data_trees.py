@@ -331,7 +331,9 @@ def test_a_published_checksum_is_checked_on_import(inaturalist_archives, data_fo
     assert not data_folder.exists()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"imagenet": {"pins": {"x": {"sha": 1}}}}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "[" * 100_000, '{"imagenet": {"pins": {"x": {"sha": 1}}}}']
+)
 def test_a_damaged_list_of_imports_is_explained(data_folder, text):
     data_folder.mkdir()
     (data_folder / "imports.json").write_text(text)

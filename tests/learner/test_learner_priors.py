@@ -50,6 +50,15 @@ def test_without_priors_classes_are_equal(trained):
     assert trained.predict(STATES) == ["common", "rare", "rare"]
 
 
+@pytest.mark.parametrize("scale", [1e308, 5e-324, 1e-300])
+def test_the_largest_and_smallest_numbers_are_priors(trained, scale):
+    expected = trained.predict_proba(STATES, {"common": 1, "rare": 1})
+    found = trained.predict_proba(STATES, {"common": scale, "rare": scale})
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    certain = trained.predict_proba(STATES, {"common": 1e-300, "rare": 1e308})
+    np.testing.assert_allclose(certain, [[0, 1]] * 3, atol=1e-6)
+
+
 def test_only_ratios_count_and_the_unmentioned_are_impossible(trained):
     one = trained.predict_proba(STATES, {"common": 90, "rare": np.float32(10)})
     two = trained.predict_proba(STATES, {"rare": torch.tensor(0.1), "common": 0.9})

@@ -1,8 +1,11 @@
 """Following a stream of one's own: saves, resumes exactly, stops well, refuses well."""
 
+import errno
+import functools
 import itertools
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +18,7 @@ from live_samples import Numbered, fresh, outcome, stream
 
 from evenstream import Learner, follow
 from evenstream.checkpoint import has_checkpoint
-from evenstream.errors import EvenstreamError, InputError
+from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.live import following
 from small_runs import read_events
@@ -348,13 +351,174 @@ def test_a_place_that_cannot_be_saved_is_refused_before_anything_is_learned(tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk_says_where_and_what_to_do(tmp_path, monkeypatch):
-    def full(log, event):
-        raise OSError(28, "No space left on device")
+STATES = {
+    "tuple": lambda n: {"next": n, "range": (0, n)},
+    "keys that are numbers": lambda n: {"next": n, "offsets": {0: n}},
+    "not a number": lambda n: {"next": n, "mean": float("nan")},
+    "infinite": lambda n: {"next": n, "most": float("inf")},
+    "bytes": lambda n: {"next": n, "rest": b""},
+    "deep": lambda n: functools.reduce(lambda inner, _: [inner], range(20_000), n),
+}
 
-    monkeypatch.setattr(following.EventLog, "write", full)
-    with pytest.raises(EvenstreamError, match=r"cannot write to .*out: .*No space.*; free some"):
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_place_that_would_come_back_changed_is_refused_at_the_first_batch(tmp_path, kind):
+    odd = Numbered(stream())
+    odd.state = lambda: STATES[kind](odd.next)
+    with pytest.raises(InputError, match=r"stream: state\(\) must return plain values"):
+        follow(fresh(), odd, tmp_path / "out", refused="skip")
+    assert odd.given == 1 and not (tmp_path / "out").exists()
+
+
+def test_a_place_is_noted_when_a_batch_is_learned_not_when_it_is_saved(tmp_path):
+    """A stream may return what it works with itself, and change it when it is asked for more."""
+
+    class Shared(Numbered):
+        def __init__(self, batches, fail_at=None):
+            super().__init__(batches, fail_at)
+            self.place = {"next": 0}
+
+        def __iter__(self):
+            for batch in super().__iter__():
+                self.place["next"] = self.next
+                yield batch
+                self.place["next"] += 1  # looks for the next one
+
+        def state(self):
+            return self.place
+
+    with pytest.raises(ConnectionError):
+        follow(fresh(), Shared(stream(), fail_at=10), tmp_path / "out")
+    follow(fresh(), Shared(stream()), tmp_path / "out")
+    assert Learner.load(tmp_path / "out").fingerprint() == feed(fresh(), stream()).fingerprint()
+
+
+@pytest.mark.parametrize("name", ["__tensor__", "~__tensor__", "", "a/b", "\x1b[31m", "[red]"])
+def test_any_text_is_a_name(tmp_path, name):
+    class Marked(Numbered):
+        def state(self):
+            return {"__tensor__": {"__tensor__": self.next}, name: "__tensor__"}
+
+        def load_state(self, state):
+            assert state[name] == "__tensor__"
+            self.next = state["__tensor__"]["__tensor__"]
+
+    for batches in (Numbered, Marked) if name != "__tensor__" else (Numbered,):
+        out = tmp_path / batches.__name__
+        follow(fresh(), batches(stream()[:9]), out, name=name)
+        metrics = follow(fresh(), batches(stream()), out, name=name)
+        assert metrics["streams"][name]["batches"] == 24
+        assert Learner.load(out).fingerprint() == feed(fresh(), stream()).fingerprint()
+
+
+@pytest.mark.parametrize("name", [3, None, ("a", "b"), b"bytes"])
+def test_a_name_is_text(tmp_path, name):
+    with pytest.raises(InputError, match="name must be text"):
+        follow(fresh(), stream(), tmp_path / "out", name=name)
+    assert not (tmp_path / "out").exists()
+
+
+def no_room(*args, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def fails_at(number, real, error):
+    """The function, but the n-th call fails."""
+    calls = itertools.count(1)
+    return lambda *args, **options: error() if next(calls) == number else real(*args, **options)
+
+
+def cannot_save():
+    raise CheckpointError("cannot write a checkpoint: No space left on device")
+
+
+class Counting:
+    """A stream that notes how many batches were taken from it, and can raise after the last."""
+
+    def __init__(self, batches, end=None):
+        self.batches, self.end, self.taken = batches, end, 0
+
+    def __iter__(self):
+        for batch in self.batches:
+            self.taken += 1
+            yield batch
+        if self.end is not None:
+            raise self.end
+
+
+FULL = {
+    # what fails, at which call, after how many batches, and how many of them were saved
+    "first save": (following, "write_checkpoint", 1, 5, 0),
+    "later save": (following, "write_checkpoint", 3, 15, 10),
+    "last save": (following, "write_checkpoint", 5, 24, 20),
+    "event": (following.EventLog, "write", 8, 8, 5),
+    "events at a save": (following.EventLog, "flush", 2, 10, 5),
+    "metrics": (following, "write_atomically", 2, 10, 10),
+}
+
+
+@pytest.mark.parametrize("what", FULL)
+def test_a_full_disk_is_told_at_once_and_costs_no_row(tmp_path, monkeypatch, what):
+    where, name, number, taken, saved = FULL[what]
+    follow(fresh(), stream(), tmp_path / "whole", checkpoint_every=5)
+    counted, tries = Counting(stream()), []
+    error = cannot_save if name == "write_checkpoint" else no_room
+    failing_one = fails_at(number, getattr(where, name), error)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, lambda *a, **o: tries.append(1) or failing_one(*a, **o))
+        told = rf"No space.*free some space.*{f'after batch {saved} of stream' if saved else ''}"
+        with pytest.raises(CheckpointError, match=told):
+            follow(fresh(), counted, tmp_path / "out", checkpoint_every=5)
+    assert counted.taken == taken
+    if name == "write_checkpoint":
+        assert len(tries) == number, "a save that failed is not tried again"
+    follow(fresh(), stream(), tmp_path / "out", checkpoint_every=5)
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), ConnectionError("gone"), SystemExit(3)])
+@pytest.mark.parametrize("full", [False, True])
+def test_what_was_learned_is_saved_however_a_stream_ends(tmp_path, monkeypatch, end, full):
+    follow(fresh(), stream(), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        if full:
+            patch.setattr(following, "write_checkpoint", lambda *args: cannot_save())
+        stopped = Interrupted if isinstance(end, KeyboardInterrupt) else type(end)
+        with pytest.raises(CheckpointError if full else stopped):
+            follow(fresh(), Counting(stream()[:7], end), tmp_path / "out")
+    assert has_checkpoint(tmp_path / "out") is not full
+    follow(fresh(), stream(), tmp_path / "out")
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+
+
+def test_a_file_that_cannot_grow_is_told(tmp_path):
+    """A real system call fails, again when the log is closed."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def filling():
+        yield from stream()[:7]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        yield from stream()[7:]
+
+    try:
+        with pytest.raises(CheckpointError, match=r"cannot write to .*out: .*free some space"):
+            follow(fresh(), filling(), tmp_path / "out", checkpoint_every=5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    follow(fresh(), stream(), tmp_path / "out", checkpoint_every=5)
+    follow(fresh(), stream(), tmp_path / "whole", checkpoint_every=5)
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+
+
+def test_a_damaged_log_keeps_its_good_lines(tmp_path):
+    follow(fresh(), stream()[:9], tmp_path / "out")
+    log = tmp_path / "out" / "events.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([*lines[:2], "{}\n", *lines[3:]]))
+    with pytest.warns(UserWarning, match=r"1 of the steps up to 9 are missing \(3\)"):
         follow(fresh(), stream(), tmp_path / "out")
+    steps = [event["step"] for event in read_events(tmp_path / "out")]
+    assert steps == [1, 2, *range(4, 25)]
 
 
 def test_the_log_of_an_endless_stream_does_not_fill_the_disk(tmp_path, monkeypatch):

@@ -23,8 +23,11 @@ from evenstream.testing import (
 )
 
 ABLATIONS = [f"er-las:{option}" for option in ("tau=0", "tau=inf", "prior=random", "prior=macro")]
-VARIANTS = [  # options that bring state, boundaries or another way to predict
+VARIANTS = [  # options that bring state, boundaries or another way to train or predict
+    "clib:ties=oldest",
     "der++@rescaled",
+    "e2e:form=bce,distilled=old",
+    "er:reduction=sum-of-means,forwards=separate",
     "er-ace:head=cosine",
     "er-cba:start=second-task",
     "er@bias-corrected",
@@ -32,14 +35,16 @@ VARIANTS = [  # options that bring state, boundaries or another way to predict
     "er-obc:surrogate_head=true,correction_draw=balanced",
     "er-wn:when=train",
     "ewc:tasks=separate",
+    "il2m:measured=afterwards",
     "labels-trick:columns=task",
     "lucir-full:fine_tune_epochs=2,mix=replay",
     "lwf:averaging=0.9",
     "mir:exclude_current=true,scoring=eval",
     "mro:update_first=true",
     "ocs:gradients=full",
+    "pcr:forwards=separate,skip_first=false",
     "pec:schedule=constant,teacher_width=5",
-    "ss-il:refresh=0",
+    "ss-il:refresh=0,replayed=seen",
 ]
 
 pytestmark = [

@@ -46,10 +46,10 @@ def test_clib_first_refresh_and_empty_lists():
     torch.testing.assert_close(grown, torch.tensor([0.4 + 0.1 * (1 + 0.4), 0.2]))
 
 
-def clib_memory(labels, importance):
+def clib_memory(labels, importance, **fields):
     memory = Memory(len(labels))
     y = torch.tensor(labels)
-    values = {X: torch.zeros(len(y), 1), Y: y, "importance": torch.tensor(importance)}
+    values = {X: torch.zeros(len(y), 1), Y: y, "importance": torch.tensor(importance), **fields}
     memory.put(torch.arange(len(y)), values)
     return memory
 
@@ -88,6 +88,38 @@ def test_clib_takes_the_first_of_classes_of_equal_size():
     assert place(SimpleNamespace(memory=memory), LabelledRows([2])).slots.tolist() == [3]
 
 
+@pytest.mark.parametrize(("oldest_first", "slots"), [(False, [0, 1]), (True, [2, 0])])
+def test_clib_breaks_ties_by_slot_or_by_age(oldest_first, slots):
+    """Three equally important samples of the largest class; the one that is not stays."""
+    fields = {"arrived": torch.tensor([5, 9, 2, 1, 3])}
+    memory = clib_memory([0, 0, 0, 0, 1], [0.1, 0.1, 0.1, 0.7, 0.0], **fields)
+    memory.seen = 20
+    rule = LeastImportantOfTheLargestClass(oldest_first)
+    placed = rule.place(SimpleNamespace(memory=memory), LabelledRows([1, 2]))
+    assert placed.slots.tolist() == slots
+    if oldest_first:
+        assert placed.fields["arrived"].tolist() == [20, 21]
+
+
+@given(st.lists(st.integers(0, 3), min_size=20, max_size=50), st.integers(4, 9), st.integers(1, 7))
+@settings(max_examples=25)
+def test_clib_evicts_the_oldest_as_the_public_code_does(labels, capacity, batch):
+    """i-Blurry keeps a list of slots for each class, in order of arrival; all are as important."""
+    memory = Memory(capacity)
+    list(offer_to_clib(memory, labels, batch, oldest_first=True))
+    slots_of, numbers = {label: [] for label in range(4)}, []
+    for number, label in enumerate(labels):
+        if len(numbers) < capacity:
+            slot = len(numbers)
+            numbers.append(number)
+        else:
+            sizes = [len(own) + (each == label) if own else -1 for each, own in slots_of.items()]
+            slot = slots_of[int(np.argmax(sizes))].pop(0)
+            numbers[slot] = number
+        slots_of[label].append(slot)
+    assert memory.field(X).flatten().tolist() == numbers
+
+
 def test_clib_with_more_classes_than_slots_evicts_only_what_is_stored():
     memory = clib_memory([3, 5], [0.1, 0.2])
     place = LeastImportantOfTheLargestClass().place
@@ -96,8 +128,8 @@ def test_clib_with_more_classes_than_slots_evicts_only_what_is_stored():
     assert len(learner.memory) == 3
 
 
-def offer_to_clib(memory, labels, batch):
-    rule = LeastImportantOfTheLargestClass()
+def offer_to_clib(memory, labels, batch, oldest_first=False):
+    rule = LeastImportantOfTheLargestClass(oldest_first)
     for first in range(0, len(labels), batch):
         rows = LabelledRows(labels[first : first + batch])
         placed = rule.place(SimpleNamespace(memory=memory), rows)

@@ -30,13 +30,13 @@ DEFAULTS = {
         **MIXED, "weight": 0.5, "fine_tune_lr": 0.003, "fine_tune_epochs": 30, "form": "ce",
         "distilled": "all", "exemplars": "random",
     },
-    "il2m": {},
+    "il2m": {"measured": "in-training"},
     "lucir-full": {
         "mix": "joint", "weight": 5.0, "hardest": 2, "margin": 0.5, "exemplars": "herding",
         "fine_tune_epochs": 0, "fine_tune_lr": 0.01,
     },
     "scr": {"view": "own", "temperature": 0.07, "projection": 128, "review": False},
-    "pcr": {"view": "own", "temperature": 0.09, "skip_first": True},
+    "pcr": {"view": "own", "temperature": 0.09, "skip_first": True, "forwards": "joint"},
     "ocm": {
         "view": "own", "temperature": 0.07, "projection": 128, "later_weight": 0.5, "beta2": 0.99,
     },
@@ -57,7 +57,8 @@ def test_defaults_of_the_description(name):
 def test_slots_have_the_options_of_their_method():
     bias = compose("bic:bias_lr=0.01,bias_epochs=3").rule
     assert isinstance(bias, BiasCorrected) and (bias.lr, bias.epochs) == (0.01, 3)
-    assert isinstance(compose("il2m").rule, Rescaled)
+    assert compose("il2m").rule == Rescaled("in-training")
+    assert compose("il2m:measured=afterwards").rule == Rescaled("afterwards")
     assert isinstance(compose("scr").rule, NearestClassMean)
     assert compose("lucir-full").head == Cosine(1.0, scale_learned=True)
     assert compose("er-posthoc:tau=2,decay=0.5").rule == PostHocCorrection(2, 0.5)

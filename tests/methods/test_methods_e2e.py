@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import Group, assert_value, step_of
+from method_samples import Group, assert_value, numpy_loss, softmax, step_of
 from task_samples import BATCH, after_tasks, task_data, train
 
 from evenstream import Learner
@@ -24,11 +24,13 @@ from small_streams import DIM, Noisy, parameters, same, small
 
 def test_the_two_forms_of_e2e():
     z, y = torch.tensor([[2.0, 1, 0, -1]], requires_grad=True), torch.tensor([1])
-    assert_value(yes_or_no(z, y), 0.649134)
+    yes = F.one_hot(y, 4)
+    assert_value(yes_or_no(z, yes), 0.649134)
     assert_value(F.cross_entropy(z, y), 1.440190)
     with pytest.raises(InputError, match="makes no sense"):
         compose("e2e-las:form=bce")
-    gradients = [torch.autograd.grad(f(z, y), z)[0][0, 1] for f in (yes_or_no, F.cross_entropy)]
+    losses = yes_or_no(z, yes), F.cross_entropy(z, y)
+    gradients = [torch.autograd.grad(loss, z)[0][0, 1] for loss in losses]
     assert_value(gradients[0] / gradients[1], 0.400310)
 
 
@@ -43,6 +45,24 @@ def test_the_loss_of_e2e(distilled):
     assert_value(method.loss(step_of(Group(z.tolist(), [1, 2]))), float(expected))
     only_new = method.loss(step_of(Group([[0.0, 1, 3]] * 2, [2, 2])))
     assert math.isfinite(float(only_new.detach()))
+
+
+def binary(p, q):
+    """Binary cross-entropy of probabilities and targets, over rows and classes, in NumPy."""
+    return -(q * np.log(p) + (1 - q) * np.log(1 - p)).mean()
+
+
+@pytest.mark.parametrize("distilled", ["all", "old"])
+def test_the_binary_form_of_e2e_is_binary_in_the_distillation_too(distilled):
+    z, taught = np.array([[1.0, 2, 0], [0, 1, 3], [1, 0, 1]]), np.array([[2.0, 1], [0, 4], [1, 1]])
+    method = E2E(distilled=distilled, form="bce")
+    given = torch.tensor(taught, dtype=torch.float32)
+    method.teacher = SimpleNamespace(known=2, outputs=lambda x: (None, given))
+    labels = [1, 2, 0]
+    rows = [0, 1, 2] if distilled == "all" else [0, 2]
+    kept = binary(softmax(z[rows, :2] / 2), softmax(taught[rows] / 2))
+    expected = binary(softmax(z), np.eye(3)[labels]) + 0.5 * kept
+    assert_value(method.loss(step_of(Group(z.tolist(), labels))), expected)
 
 
 def test_distillation_has_no_gradient_at_infinite_temperature():
@@ -99,9 +119,10 @@ def test_fine_tuning_begins_with_the_second_task_and_puts_the_learning_rate_back
     assert learner.optimizer.param_groups[0]["lr"] == learner.options.lr
 
 
-def test_fine_tuning_keeps_what_the_first_stage_has_learned(monkeypatch):
+@pytest.mark.parametrize("form", ["ce", "bce"])
+def test_fine_tuning_keeps_what_the_first_stage_has_learned(monkeypatch, form):
     """CE + KD/2 on all seen columns, whose teacher is the network before the fine-tuning."""
-    method = "e2e:fine_tune_epochs=2,fine_tune_lr=0.5"
+    method = f"e2e:fine_tune_epochs=2,fine_tune_lr=0.5,form={form}"
     learner = after_tasks(method, tasks=1, head_size=6, scope="all")
     train(learner, task_data(1))
     first_stage, optimise = learner.copy_network(), learner.update
@@ -115,11 +136,14 @@ def test_fine_tuning_keeps_what_the_first_stage_has_learned(monkeypatch):
     def noted_loss(loss):
         x, y = batches[-1].x, batches[-1].y
         with torch.no_grad():
-            logits = learner.network(x)
-            soft = (first_stage(x)[:, :4] / 2).softmax(1)
-            kept = -(soft * (logits[:, :4] / 2).log_softmax(1)).sum(1).mean()
+            logits = learner.network(x).numpy()
+            soft, p = softmax(first_stage(x)[:, :4] / 2), softmax(logits[:, :4] / 2)
         found.append(loss.item())
-        expected.append(float(F.cross_entropy(logits, y) + 0.5 * kept))
+        if form == "ce":
+            kept, own = -(soft * np.log(p)).sum(1).mean(), numpy_loss(logits, y).mean()
+        else:
+            kept, own = binary(p, soft), binary(softmax(logits), np.eye(6)[y])
+        expected.append(own + 0.5 * kept)
         optimise(loss)
 
     monkeypatch.setattr("evenstream.methods.e2e.balanced_batches", noted_batches)

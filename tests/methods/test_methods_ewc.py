@@ -1,6 +1,7 @@
 """EWC: the Fisher information, and the penalty that it makes of past tasks."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -202,8 +203,38 @@ def test_two_quadratic_penalties_are_one_and_a_constant(f1, a1, f2, a2, theta):
     assert torch.equal(f == 0, (f1 == 0) & (f2 == 0)) and bool(a.isfinite().all())
 
 
+@pytest.mark.parametrize("spec", ["ewc", "ewc:strength=1e30", "ewc:tasks=separate,strength=1e4"])
+def test_a_penalty_of_any_strength_lets_the_stream_end(spec):
+    learner = small(spec, Noisy(), lr=0.1, momentum=0.5)
+    for part, data in in_tasks(class_stream(18, classes=6), 3):
+        learner.start_task(data=data)
+        assert all(math.isfinite(learner.learn(*batch).loss) for batch in part)
+        learner.end_task(data=data)
+    assert all(bool(p.isfinite().all()) for p in learner.network.parameters())
+
+
+@pytest.mark.parametrize(("fisher", "reach"), [(0.1, 0.2), (0.7, 1.4), (0.75, 1.5), (1e6, 1.5)])
+def test_the_penalty_moves_a_weight_by_its_fisher_information_up_to_a_bound(fisher, reach):
+    learner = small("ewc:strength=10", lr=0.1)
+    (part, data), (later, second) = in_tasks(class_stream(16), 2)
+    learner.start_task(data=data)
+    feed(learner, part)
+    learner.end_task(data=data)
+    learner.start_task(data=second)
+    rows, biases = len(learner.method.tensors["anchor/head.bias"]), []
+    for information in (0.0, fisher):
+        other = copy.deepcopy(learner)
+        tensors = other.method.tensors
+        for name, anchor in other.method.kept("anchor/").items():
+            tensors[f"fisher/{name}"] = torch.full_like(anchor, information)
+            tensors[f"anchor/{name}"] = anchor + 1
+        other.learn(*later[0])
+        biases.append(other.network.head.bias.detach()[:rows])
+    torch.testing.assert_close(biases[1] - biases[0], torch.full((rows,), reach), rtol=0, atol=1e-4)
+
+
 def test_ewc_that_blows_up_names_its_own_option():
-    learner = small("ewc:strength=1e30", lr=0.1)
+    learner = small("ewc:strength=1e300", lr=0.1)
     (part, data), (later, second) = in_tasks(class_stream(16), 2)
     learner.start_task(data=data)
     feed(learner, part)

@@ -2,11 +2,16 @@
 
 import math
 
+import numpy as np
+import pytest
 import torch
+from method_samples import softmax
 from task_samples import BATCH, after_tasks, task_data, train
 
+from evenstream.core.memory import X, Y
 from evenstream.core.outputs import plain_outputs
-from small_streams import parameters, same, small
+from evenstream.errors import InputError
+from small_streams import blobs, parameters, same, small
 
 
 def test_il2m_trains_as_er_and_predicts_as_er_in_the_first_task():
@@ -46,6 +51,45 @@ def test_statistics_of_rescaling_are_those_of_the_last_epoch():
     expected = [f / n * confident_now / confident for f, n in zip(first, now, strict=True)]
     factors = learner.composition.rule.prepare(None).exp().double()
     torch.testing.assert_close(factors, torch.stack(expected), rtol=1e-5, atol=0)
+
+
+def test_statistics_measured_afterwards_are_those_of_the_trained_network():
+    """In eval mode, on the new task's rows and the stored ones of old classes."""
+    learner = small("il2m:measured=afterwards", batch=BATCH, memory=8)
+
+    def probabilities(x):
+        with torch.no_grad():
+            return softmax(learner.network.eval()(torch.as_tensor(x)).numpy())
+
+    def of_task(task):
+        x, y = task_data(task)
+        p = probabilities(x)
+        own = {c: p[np.array(y) == c, c].mean() for c in set(y)}
+        return own, p.max(1).mean()
+
+    for task in range(2):
+        train(learner, task_data(task))
+        if task == 0:
+            first, confident_first = of_task(0)
+        learner.end_task(task_data(task))
+    _, confident_now = of_task(1)
+    stored, y = learner.memory.field(X), learner.memory.field(Y)
+    assert {0, 1} <= set(y.tolist())
+    now = [probabilities(stored[y == c])[:, c].mean() for c in (0, 1)]
+    expected = [first[c] / now[c] * confident_now / confident_first for c in (0, 1)]
+    found = learner.method.inference.prepare(None).exp()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert same(parameters(learner), parameters(after_tasks("er", memory=8)))
+
+
+def test_measuring_afterwards_needs_the_tasks_data():
+    assert "second_pass" not in small("il2m").needs
+    learner = small("il2m:measured=afterwards")
+    assert "second_pass" in learner.needs
+    with pytest.raises(InputError, match="data"):
+        learner.start_task()
+        learner.learn(*blobs(4))
+        learner.end_task()
 
 
 def test_rescaling_waits_for_statistics_of_the_new_task():

@@ -8,7 +8,15 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import EXACT, Group, assert_value, by_tasks, fixed_teacher, step_of
+from method_samples import (
+    EXACT,
+    Group,
+    assert_value,
+    by_tasks,
+    fixed_teacher,
+    numpy_loss,
+    step_of,
+)
 from torch import nn
 
 from evenstream import Learner
@@ -210,6 +218,25 @@ def test_ss_il_worked_parts_without_tasks():
     assert_value(method.distillation(logits, logits, [absent]), 0.0051464)
     give_teacher(method, logits[:, :2])  # the teacher says what the student says
     assert_value(method.distillation(logits, logits, [absent]), 0.0)
+
+
+def test_ss_il_worked_numbers_with_replayed_rows_over_all_seen_classes():
+    rows = [[1.0, 0, 2, 0.5], [0.2, 0.4, 0, 1], [0.3, 1.2, 4, -1], [1, 0, 0.5, 2]]
+    incoming, replayed = Group(rows[:2], [2, 3]), Group(rows[2:], [1, 3])
+    loss = make_method("ss-il:replayed=seen").loss(step_of(incoming, replayed))
+    present = np.array([0, 0, 1, 1])
+    expected = np.concatenate(
+        [numpy_loss(rows[:2], [2, 3], present), numpy_loss(rows[2:], [1, 3])]
+    ).mean()
+    assert_value(loss, expected)
+    loss.backward()
+    assert incoming.x.grad[:, :2].eq(0).all() and replayed.x.grad.ne(0).all()
+    # The parts by hand: .2014133 and .0051464 are SS-IL's above, 2.8882595 is ER-ACE's.
+    method = in_second_task("ss-il:groups=task,replayed=seen")
+    give_teacher(method, OLD)
+    incoming, replayed = Group(rows[:1], [2]), Group(rows[2:3], [1])
+    expected = (0.2014133 + 2.8882595) / 2 + 0.0051464
+    assert_value(method.loss(step_of(incoming, replayed)), expected)
 
 
 def test_ss_il_distils_only_what_the_teacher_knows():

@@ -7,6 +7,7 @@ from contrast_samples import seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from method_samples import watch_groups
+from torch import nn
 
 from evenstream import LogitAdjustedSoftmax
 from evenstream.composition import compose
@@ -41,15 +42,19 @@ def test_pcr_is_las_on_a_cosine_head(seed, n, classes):
         torch.testing.assert_close(one.grad, other.grad, rtol=0, atol=2e-7)
 
 
-def test_pcr_in_a_learner_is_the_proxy_loss():
-    learner = feed(make_learner("pcr", model=Backbone(dropout=0.0)), toy_stream(4))
+@pytest.mark.parametrize("forwards", ["joint", "separate"])
+def test_pcr_in_a_learner_is_the_proxy_loss(forwards):
+    spec = f"pcr:forwards={forwards}"
+    learner = feed(make_learner(spec, model=Backbone(dropout=0.0)), toy_stream(4))
     seen, network = watch_groups(learner), learner.network
     features, forward = [], network.features
     network.features = lambda x: features.append(forward(x)) or features[-1]
     proxies = network.head.weight.detach().clone()
     result = learner.learn(*toy_stream()[4])
-    labels = torch.cat([rows.y for rows in seen[0]])
-    expected = proxy_loss(features[0].detach(), proxies, labels, 0.09)
+    groups = seen[0] if forwards == "joint" else [*seen[0][::2], *seen[0][1::2]]
+    labels = torch.cat([rows.y for rows in groups])
+    assert [len(each) for each in features] == ([24] if forwards == "joint" else [12, 12])
+    expected = proxy_loss(torch.cat(features).detach(), proxies, labels, 0.09)
     counts = torch.bincount(labels)[labels].float()
     assert result.loss + float(counts.log().mean()) == pytest.approx(float(expected), abs=1e-4)
     assert len(labels) == 24  # both views are counted
@@ -64,6 +69,18 @@ def test_pcr_is_er_las_when_both_views_are_the_same():
     for name, value in parameters(er).items():
         if "running" not in name:  # BatchNorm's variance is of twice as many rows
             torch.testing.assert_close(parameters(pcr)[name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_separate_forwards_differ_by_batchnorm_alone(norm):
+    found = []
+    for forwards in ("joint", "separate"):
+        model = Backbone(dropout=0.0)
+        if not norm:
+            model.layers[1] = nn.Identity()
+        learner = feed(make_learner(f"pcr:forwards={forwards}", model=model), toy_stream(6))
+        found.append(learner.network.head.weight.detach())
+    assert torch.allclose(*found, rtol=0, atol=1e-5) != norm
 
 
 def test_pcr_has_its_name_and_no_second_adjustment():

@@ -107,6 +107,8 @@ def test_options_of_a_method_and_its_adjustment(registered):
     ("spec", "message"),
     [
         ("opt:alpha=much", r"opt:alpha must be a number \(float\), got 'much'"),
+        ("opt:alpha=1_0", r"opt:alpha must be a number \(float\), got '1_0'"),
+        ("opt:alpha=٣", r"opt:alpha must be a number \(float\), got '٣'"),
         ("opt:count=1.5", r"number \(int\)"),
         ("opt:plain=yes", "true or false"),
         ("opt:kind=medium", "fast, slow"),
@@ -213,7 +215,7 @@ def test_a_class_of_ones_own_takes_no_name_of_ours_by_chance(registered):
     """A class `ER` of a user's is not evenstream's; a notebook's cell that runs twice is itself."""
     ours = METHODS["er"]
     with pytest.raises(
-        InputError, match=r"'er' is registered already \(evenstream.methods.er.ER\)"
+        InputError, match=r"'er' is registered already \(evenstream.methods.er.PlainER\)"
     ):
         register("er")(type("ER", (Method,), {"__module__": "__main__"}))
     assert METHODS["er"] is ours

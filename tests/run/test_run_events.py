@@ -77,7 +77,9 @@ def test_cut_back_leaves_what_came_before_the_checkpoint(
 
 
 def test_cut_back_on_an_empty_folder(tmp_path):
-    cut_back(tmp_path, 5, 1)
+    cut_back(tmp_path, 0, 0)
+    with pytest.warns(UserWarning, match=r"5 of the steps up to 5 are missing \(1 to 5\)"):
+        cut_back(tmp_path, 5, 1)
     assert read_events(tmp_path) == []
 
 
@@ -98,18 +100,72 @@ def test_half_written_last_line(tmp_path, cut):
 def test_line_without_its_end_is_not_whole(tmp_path):
     """It is valid JSON, but the next event would be glued to it."""
     (tmp_path / "events.jsonl").write_text('{"step": 1, "task": 0}\n{"step": 2, "task": 0}')
-    cut_back(tmp_path, 2, 1)
+    cut_back(tmp_path, 1, 1)
     write(tmp_path, [{"step": 2, "task": 0}])
     assert [event["step"] for event in read_events(tmp_path)] == [1, 2]
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[1]", "7", '{"task": 0}', "\x00\x00\x00"])
-def test_lines_that_are_no_events_end_the_log(tmp_path, line):
-    text = '{"step": 1, "task": 0}\n' + line + '\n{"step": 2, "task": 0}\n'
-    (tmp_path / "events.jsonl").write_text(text)
-    assert [event["step"] for event in read_events(tmp_path)] == [1]
-    cut_back(tmp_path, 2, 1)
-    assert (tmp_path / "events.jsonl").read_text() == '{"step": 1, "task": 0}\n'
+BAD = {
+    "text": "nonsense",
+    "list": "[1]",
+    "number": "7",
+    "empty": "",
+    "nothing": "\x00\x00\x00",
+    "no step": '{"task": 0}',
+    "step in words": '{"step": "two", "task": 0}',
+    "step that is true": '{"step": true, "task": 0}',
+    "half a step": '{"step": 1.5, "task": 0}',
+    "task in words": '{"step": 2, "task": "first"}',
+    "loss in words": '{"step": 2, "task": 0, "loss": "low"}',
+    "list of accuracies": '{"step": 2, "task": 0, "accuracy": [1]}',
+    "evaluation of nothing": '{"step": 2, "event": "evaluated"}',
+    "evaluation in words": '{"step": 2, "task": 0, "event": "evaluated", "accuracies": ["good"]}',
+    "one accuracy": '{"step": 2, "task": 0, "event": "evaluated", "accuracies": 3}',
+    "deep": "[" * 20_000,
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_lines_that_are_no_events_cost_nothing_but_themselves(tmp_path, kind):
+    events = history([3, 3])
+    lines = [json.dumps(event) + "\n" for event in events]
+    lines[1] = BAD[kind] + "\n"  # in place of step 2
+    (tmp_path / "events.jsonl").write_text("".join(lines) + BAD[kind])
+    tail, good = EventTail(tmp_path), [events[0], *events[2:]]
+    assert (tail.read(), tail.damaged) == (good, 1)
+    assert last_step(tmp_path) == 6
+    with pytest.warns(UserWarning, match=r"1 of the steps up to 6 are missing \(2\)"):
+        cut_back(tmp_path, 6, 2)
+    write(tmp_path, [{"step": 7, "task": 2}])
+    assert read_events(tmp_path) == [*good, {"step": 7, "task": 2}]
+
+
+def test_missing_steps_are_counted_and_named(tmp_path):
+    write(tmp_path, history([60]))
+    path = tmp_path / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[3:10], "???\n", *lines[12:40], lines[41][:9]]))
+    with pytest.warns(UserWarning) as told:
+        cut_back(tmp_path, 50, 0)
+    assert "15 of the steps up to 50 are missing (1 to 3, 11 to 12, 41 to 50)" in str(
+        told[0].message
+    )
+    assert [event["step"] for event in read_events(tmp_path)] == [*range(4, 11), *range(13, 41)]
+
+
+def test_a_damaged_file_among_full_ones(tmp_path):
+    events = history([20])[:20]
+    write(tmp_path, events, rotate_bytes=200)
+    files = event_files(tmp_path)
+    files[1].write_bytes(b"\xff" * 50)  # and no end of a line
+    (tmp_path / "events-old.jsonl").write_text("not one of them")
+    (tmp_path / "events-0001 (copy).jsonl").write_text("not one of them")
+    tail = EventTail(tmp_path)
+    found = tail.read()
+    assert tail.damaged == 1 and len(found) < 20 and found == [e for e in events if e in found]
+    write(tmp_path, [{"step": 22}], rotate_bytes=10**6)  # 21 is missing
+    with pytest.warns(UserWarning, match=r"1 of the steps up to 22 are missing \(21\)"):
+        cut_back(tmp_path, 22, 1)
 
 
 def test_cut_back_never_empties_a_file_it_means_to_keep(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import worker_jobs
 
+from evenstream.errors import InputError
 from evenstream.run.workers import how_many, work_off
 
 HERE = Path(__file__).parent
@@ -68,6 +69,21 @@ def test_as_many_as_there_are_cores(monkeypatch):
     assert [how_many(0, threads) for threads in (1, 2, 4, 8)] == [6, 3, 1, 1]
     assert how_many(0, 1, cores=40) == 40  # of a cluster
     assert how_many(9, 4) == 9  # asked for
+
+
+def test_no_more_than_there_are_open_files_for(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(6)))
+    limit = (25, 25)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: limit)
+    assert how_many(0, 1) == how_many(3, 1) == 3  # in place of 6
+    with pytest.raises(InputError, match=r"4 runs .* open files.*`ulimit -n`.*3 at most"):
+        how_many(4, 1)
+    limit = (16, 16)
+    with pytest.raises(InputError, match=r"open files.*`ulimit -n`"):
+        how_many(0, 1)
+    limit, raised = (16, 1000), []
+    monkeypatch.setattr("resource.setrlimit", lambda kind, limits: raised.append(limits))
+    assert how_many(0, 1) == 6 and raised == [(1000, 1000)]
 
 
 def test_request_to_stop(tmp_path):

@@ -141,6 +141,7 @@ def test_any_scenario_on_any_data_set(loaded):
         ("b-cifar100:M=5", "stream b-cifar100 has no option 'M'; it has: .*disjoint, minor"),
         ("b-cifar100:minor", "option 'minor' of stream b-cifar100 needs a value"),
         ("b-cifar100:minor=few", r"b-cifar100:minor must be a number \(int\), got 'few'"),
+        ("b-cifar100:minor=1_0", r"b-cifar100:minor must be a number \(int\), got '1_0'"),
         ("b-cifar100:minor=-1", "minor must be 0 or more"),
         ("g-digits:blend=cubic", "g-digits:blend must be one of linear, sigmoid, got 'cubic'"),
         ("c-digits:boundaries=maybe", "must be true or false"),

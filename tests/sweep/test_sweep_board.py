@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -20,7 +19,7 @@ from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.listing import write_listing
 from evenstream.sweep.plan import make_plan
 from evenstream.sweep.store import Store
-from small_runs import small_config
+from small_runs import finished, small_config
 from sweep_samples import Here, small_experiment
 
 
@@ -227,7 +226,7 @@ def test_runs_of_other_sweeps_tell_about_those_alike(experiment, tmp_path):
         for config in others:
             store.folder(config).mkdir(parents=True)
             config.write(store.folder(config))
-            text = json.dumps({"status": "finished", **took(10, 20)})
+            text = finished(config, **took(10, 20))
             (store.folder(config) / "metrics.json").write_text(text)
         return PlainBoard(plan, store, 1, Console(file=io.StringIO())).status()
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import math
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from evenstream.run.config import RunConfig
 from evenstream.run.many import Ended
 from evenstream.sweep.identity import NO_RESULT_DEPENDS_ON, canonical, run_key
 from evenstream.sweep.store import LOCK, Store
-from small_runs import small_config
+from small_runs import finished, small_config
 
 CONFIG = small_config("c-digits", "er-las")
 OTHERS = {
@@ -118,7 +117,7 @@ def test_a_config_that_was_written_and_read_has_the_same_name(lr, decay, tmp_pat
 def finish(folder, config, **metrics):
     folder.mkdir(parents=True, exist_ok=True)
     config.write(folder)
-    (folder / "metrics.json").write_text(json.dumps({"status": "finished", **metrics}))
+    (folder / "metrics.json").write_text(finished(config, **metrics))
 
 
 def test_status(tmp_path):

@@ -208,6 +208,27 @@ def test_a_tracker_that_hangs_is_given_up(table, tmp_path, played, monkeypatch):
     tracking._thread.join()
 
 
+def test_a_damaged_log_costs_nothing_but_the_damaged_lines(table, tmp_path, played):
+    seen = []
+
+    class Notes(Hanging):
+        def log(self, scalars):
+            seen.extend(scalar.step for scalar in scalars if scalar.name == "loss")
+
+        def remember(self):
+            return {}
+
+    start_run(small_config(table), tmp_path / "run")
+    log = tmp_path / "run" / "events.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    lines[3], lines[7] = "???\n", '{"step": "eight"}\n'
+    log.write_text("".join(lines))
+    with pytest.warns(UserWarning, match="played lacks 2 lines of the log"):  # noqa: SIM117
+        with Tracking(played(Notes), [tmp_path / "run"], tmp_path):
+            pass
+    assert seen == [step for step in range(1, 21) if step not in (4, 8)]
+
+
 def test_names():
     assert read_names("") == []
     assert read_names("mlflow,tensorboard") == ["mlflow", "tensorboard"]

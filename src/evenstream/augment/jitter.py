@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from evenstream.augment.gray import gray_levels
 from evenstream.augment.part import ColourPart
+from evenstream.numerals import read_number
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Jitter(ColourPart):
     def read(cls, number: str | None, at: str | None) -> Self:
         """Read jitterS@P."""
         try:
-            strength, probability = float(number or "0.4"), float("0.8" if at is None else at)
+            strength = float(number or "0.4")
+            probability = read_number("0.8" if at is None else at, float)
         except ValueError:
             strength = probability = -1.0
         if not (0 <= strength <= 1 and 0 <= probability <= 1):

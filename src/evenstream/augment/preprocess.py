@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -13,10 +13,11 @@ from evenstream.augment.part import ColourPart, GeometricPart
 from evenstream.augment.resized_crop import ResizedCrop
 from evenstream.augment.specification import parse
 from evenstream.augment.view import View, fetch
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 
 # Large images are gathered a few at a time, so that what is needed on the way fits into the cache.
 _PIXELS_AT_A_TIME = 1 << 18
+LARGEST = torch.finfo(torch.float32).max
 
 
 class Preprocess:
@@ -49,15 +50,11 @@ class Preprocess:
         self.parts = parse(augment)
         sizes = (part.size for part in self.parts if isinstance(part, ResizedCrop))
         self.size = next(sizes, None)
-        self.mean = None if mean is None else tuple(float(value) for value in mean)
-        self.std = None if std is None else tuple(float(value) for value in std)
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if values == ():
-                raise InputError(f"{name} is empty; give one number for each channel, or None")
-        if self.mean is not None and not all(map(math.isfinite, self.mean)):
-            raise InputError(f"mean must be finite, not {self.mean}")
-        if self.std is not None and not all(0 < value < math.inf for value in self.std):
-            raise InputError(f"std must be positive and finite, not {self.std}")
+        self.mean, self.std = _numbers("mean", mean), _numbers("std", std)
+        if self.mean is not None and not all(abs(value) < LARGEST for value in self.mean):
+            raise InputError(f"mean must be finite in float32, not {self.mean}")
+        if self.std is not None and not all(1 / LARGEST < value < LARGEST for value in self.std):
+            raise InputError(f"std must be positive and finite in float32, not {self.std}")
         if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
             raise InputError(
                 f"mean has {len(self.mean)} channels and std has {len(self.std)}; they must agree"
@@ -195,6 +192,22 @@ class Preprocess:
                 shift.float().repeat(width).to(device),
             )
         return self._affines[key]
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...] | None:
+    """One number for each channel, or None."""
+    if values is None:
+        return None
+    try:
+        if isinstance(values, Iterable) and not isinstance(values, (str, bytes, bytearray)):
+            numbers = tuple(map(float, values))
+            if numbers:
+                return numbers
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise InputError(
+        f"{name} must be a sequence with a number for each channel, or None, not {shown(values)}"
+    )
 
 
 def _empty_images(raw: Tensor, height: int, width: int) -> Tensor:

@@ -10,7 +10,7 @@ from evenstream.augment.gray import Gray
 from evenstream.augment.jitter import Jitter
 from evenstream.augment.part import ColourPart, GeometricPart
 from evenstream.augment.resized_crop import ResizedCrop
-from evenstream.errors import InputError, UnknownName
+from evenstream.errors import InputError, UnknownName, shown
 
 _CLASSES: dict[str, type[GeometricPart] | type[ColourPart]] = {
     "crop": Crop,
@@ -34,12 +34,14 @@ def parse(spec: str) -> tuple[GeometricPart | ColourPart, ...]:
         UnknownName: There is no such part.
         InputError: A part's options are out of range, or parts do not go together.
     """
+    if not isinstance(spec, str):
+        raise InputError(f"augment must be text such as 'crop+flip', or 'none', not {shown(spec)}")
     texts = [text.strip() for text in spec.split("+")]
     if texts == ["none"]:
         return ()
     parts: dict[str, GeometricPart | ColourPart] = {}
     for text in texts:
-        found = re.fullmatch(r"(.*?)(-?(?:\d+\.?\d*|\.\d+))?(?:@(.*))?", text)
+        found = re.fullmatch(r"(.*?)(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+))?(?:@(.*))?", text)
         name, number, at = found.groups() if found else (text, None, None)
         if name not in PARTS:
             raise UnknownName("augmentation", text, PARTS)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from evenstream.errors import some_of
+from evenstream.errors import EvenstreamError, InputError, some_of
+from evenstream.files import safe_name
 
 if TYPE_CHECKING:
     from evenstream.cli.screen import Screen
@@ -77,7 +78,7 @@ def _list_methods(console: Screen) -> None:
         method = composition.method
         forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
         forms += [alias for alias, meant in ALIASES.items() if meant in forms]
-        console.print(f"[bold]{', '.join(forms)}[/bold]", highlight=False)
+        console.print(", ".join(forms), style="bold", highlight=False)
         _print_facts(console, [("idea", _first_line(type(method))), *_facts(composition)])
     table = Table("inference rule", "what it does", "options")
     for key in sorted(RULES):
@@ -101,7 +102,7 @@ def _explain_method(console: Screen, composition: Composition) -> None:
     from evenstream.composition import LogitAdjustment
 
     method = composition.method
-    console.print(f"[bold]{composition.text}[/bold]", highlight=False)
+    console.print(composition.text, style="bold", highlight=False)
     adjustment = LogitAdjustment.of(composition.criterion)
     criterion = "Logit Adjusted Softmax" if adjustment else "cross-entropy"
     facts = [("idea", _idea(type(method))), *_facts(composition), ("criterion", criterion)]
@@ -144,7 +145,7 @@ def _explain_rule(console: Screen, rule: InferenceRule) -> None:
 
     from evenstream.composition import rule_text
 
-    console.print(f"[bold]@{rule_text(rule)}[/bold], an inference rule", highlight=False)
+    console.print(f"@{rule_text(rule)}, an inference rule", style="bold", highlight=False)
     needs = ", ".join(sorted(rule.needs)) or "nothing from the stream"
     _print_facts(console, [("idea", _idea(type(rule))), ("needs", needs)])
     options = _options(rule)
@@ -211,12 +212,14 @@ def _explain_stream(console: Screen, name: str, seed: int, picture: Path | None)
     """One stream: its tasks, its protocol and options, and the files with its classes."""
     from rich.table import Table
 
-    from evenstream.files import safe_name
     from evenstream.report.charts.stream_picture import save_stream_png
     from evenstream.streams import coupling, open_stream, read_spec
     from evenstream.streams.profile import profile, write_counts
 
-    spec, stream = read_spec(name), open_stream(name, seed=seed)
+    spec = read_spec(name)
+    file = picture or Path("out") / f"stream_{safe_name(name)}.png"
+    counts_file = _counts_file(file, spec.dataset)
+    stream = open_stream(name, seed=seed)
     found = profile(stream, bins=1)
     _print_tasks(console, stream, found)
     facts = dataclasses.asdict(stream.protocol)
@@ -229,13 +232,27 @@ def _explain_stream(console: Screen, name: str, seed: int, picture: Path | None)
     for option, value, meaning in _options(spec.scenario):
         table.add_row(option, value, " ".join(meaning.split()))
     console.print(table)
-    file = save_stream_png(stream, picture or Path("out") / f"stream_{safe_name(name)}.png")
-    counts_file = write_counts(found, file.with_suffix(".csv"))
+    try:
+        save_stream_png(stream, file)
+        write_counts(found, counts_file)
+    except OSError as error:
+        raise EvenstreamError(f"cannot write {file}: {error.strerror or error}") from error
     console.print(
         f"class frequencies over time: {file}, in numbers: {counts_file}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _counts_file(picture: Path, data: str | Path) -> Path:
+    """Where the numbers beside a picture go; refuses what would not leave the data as it is."""
+    if not picture.name or picture.is_dir() or picture.suffix == ".csv":
+        raise InputError(f"--picture {picture}: give the name of a PNG file")
+    counts = picture.with_suffix(".csv")
+    for file in (picture, counts):
+        if isinstance(data, Path) and data.exists() and file.exists() and file.samefile(data):
+            raise InputError(f"{file} is the data itself; choose another --picture")
+    return counts
 
 
 def _print_tasks(console: Screen, stream: Stream, found: Profile) -> None:

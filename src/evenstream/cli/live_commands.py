@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -11,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import tyro
 
-from evenstream.errors import InputError
-from evenstream.files import replacing
+from evenstream.errors import EvenstreamError, InputError
+from evenstream.files import AS_IT_IS, replacing, with_home
+from evenstream.printable import Escaping, say, say_error
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
@@ -138,6 +141,7 @@ def learn(
         threads: Threads; results are exact, bit for bit, on one.
     """
     from evenstream.checkpoint import has_checkpoint
+    from evenstream.cli.screen import Screen
     from evenstream.live import follow
     from evenstream.live.display import Display, summary
     from evenstream.live.folder import read_learner
@@ -161,7 +165,7 @@ def learn(
         data.batch = learner.options.batch
         data.shuffle(learner.options.seed)
         name = data.name_in(streams, again=again)
-        with Display() as display:
+        with Display(Screen()) as display:
             metrics = follow(
                 learner,
                 data,
@@ -171,7 +175,7 @@ def learn(
                 refused=corrupt,
                 on_step=display,
             )
-    print(summary(metrics, name, streams.get(name, Place()), directory))
+    say(summary(metrics, name, streams.get(name, Place()), directory))
     return 0
 
 
@@ -182,6 +186,7 @@ def predict(
         Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the screen)")
     ] = None,
     top: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None,
+    spreadsheet_safe: tyro.conf.FlagCreatePairsOff[bool] = False,
     label: Column = None,
     ignore: Columns = (),
     device: Saved = None,
@@ -200,6 +205,7 @@ def predict(
             standard input.
         out: File to write.
         top: Write so many of the most likely labels instead of the probabilities of all.
+        spreadsheet_safe: Put a ' before text that a spreadsheet would take for a formula.
         label: Column of a table that holds the label, which is left out of the prediction.
         ignore: Columns of a table to leave out.
         device: cpu, cuda, cuda:1, ...
@@ -210,7 +216,7 @@ def predict(
     from evenstream.live.predicting import write_predictions
     from evenstream.run.machine import use_machine
 
-    if out is not None and out.resolve().is_relative_to(Path(source).resolve()):
+    if out is not None and _real(out).is_relative_to(_real(with_home(source))):
         raise InputError(f"--out {out} would overwrite the data itself; choose another file")
     use_machine(threads)
     learner, tally = read_learner(directory, device)
@@ -218,18 +224,32 @@ def predict(
     with contextlib.closing(open_source(source, Known.of(learner, tally), reading)) as data:
         data.batch = PREDICT_ROWS
         with _output(out) as file:
-            score = write_predictions(learner, data, file, top)
+            score = write_predictions(learner, data, file, top, quote_formulas=spreadsheet_safe)
     if score.labelled:
         share = 100 * score.right / score.labelled
-        print(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows", file=sys.stderr)
+        say_error(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows")
     return 0
 
 
+def _real(path: Path) -> Path:
+    """Where a path leads; unlike `resolve`, also if that is nowhere, as with links in a circle."""
+    return Path(os.path.realpath(path))
+
+
 @contextlib.contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
+def _output(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
     """A file that appears when it is complete, or the screen."""
     if path is None:
-        yield sys.stdout
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() == "utf-8":
+            sys.stdout.reconfigure(errors=AS_IT_IS)
+        yield Escaping(sys.stdout) if sys.stdout.isatty() else sys.stdout
         return
-    with replacing(path) as file, file.open("w", encoding="utf-8") as text:
-        yield text
+    try:
+        with replacing(path) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", errors=AS_IT_IS)
+            yield text
+            text.detach()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise EvenstreamError(f"cannot write {path}: {error.strerror or error}") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
 import tyro
@@ -17,7 +19,8 @@ from evenstream.cli.live_commands import learn, predict
 from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.cli.sweep_commands import sweep
-from evenstream.errors import EvenstreamError
+from evenstream.errors import EvenstreamError, InputError
+from evenstream.printable import Escaping, printable, say_error
 from evenstream.run.progress import format_warning
 
 DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit Adjusted Softmax.
@@ -71,25 +74,45 @@ def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
 
 
 def _dispatch(program: str, description: str, commands: Commands, arguments: list[str]) -> int:
-    result: int = tyro.extras.subcommand_cli_from_dict(
-        commands,
-        prog=program,
-        description=description,
-        args=arguments,
-        config=(tyro.conf.OmitSubcommandPrefixes,),
-    )
+    odd = any(printable(word) != word for word in arguments)  # the parser prints them as they are
+    with redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
+        result: int = tyro.extras.subcommand_cli_from_dict(
+            commands,
+            prog=program,
+            description=description,
+            args=arguments,
+            config=(tyro.conf.OmitSubcommandPrefixes,),
+        )
     return result
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status: 0 done, 1 something failed, 2 bad input."""
+    _prepare_output()
+    status = 0
     try:
         status = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads the output has seen enough, as in `... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13  # as the shell has it for SIGPIPE
+        status = 128 + 13  # as the shell has it for SIGPIPE
+    except OSError as error:  # the output is a file without room for more
+        if not status:
+            say_error(f"error: {error}")
+        status = 2
+    else:
+        return status
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
     return status
+
+
+def _prepare_output() -> None:
+    """Have somewhere to print to, in any encoding."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed, as by `>&-`
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -100,6 +123,8 @@ def _run(arguments: list[str] | None) -> int:
     before = warnings.formatwarning
     warnings.formatwarning = format_warning
     try:
+        if any("\0" in word for word in words):
+            raise InputError("there is nothing with a NUL character in its name")
         command = COMMANDS.get(words[0]) if words else None
         if command in GROUPS:
             return _dispatch_group(command, words[1:] or ["--help"])
@@ -110,15 +135,15 @@ def _run(arguments: list[str] | None) -> int:
         from evenstream.interruption import Interrupted
 
         stopped = isinstance(error, Interrupted)
-        print(f"{'' if stopped else 'error: '}{error}", file=sys.stderr)
+        say_error(f"{'' if stopped else 'error: '}{error}")
         return 130 if stopped else 2
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say_error(f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        say_error("stopped")
         return 130
     finally:
         warnings.formatwarning = before

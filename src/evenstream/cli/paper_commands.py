@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +18,7 @@ from evenstream.cli.sweep_commands import (
     run_folders,
 )
 from evenstream.errors import EvenstreamError, InputError, UnknownName
+from evenstream.printable import say, say_error
 
 if TYPE_CHECKING:
     from evenstream.report.experiments import FoundRun
@@ -124,7 +124,7 @@ def list_(
         highlight=False,
     )
     for stream, reason in not_measured.items():
-        print(f"not measured: {stream}: {reason}", file=sys.stderr)
+        say_error(f"not measured: {stream}: {reason}")
     return 0
 
 
@@ -157,24 +157,24 @@ def report(
     page = write_tables(contents, out)
     for row in contents.overview():
         cells, made = f"{row.cells} cells ({row.scales})", count(row.runs, "run")
-        print(f"{row.name}: {cells}, {made}; {row.verdicts}")
+        say(f"{row.name}: {cells}, {made}; {row.verdicts}")
     if contents.without_runs:
         missing = ", ".join(outcome.experiment.name for outcome in contents.without_runs)
-        print(f"no runs: {missing}")
+        say(f"no runs: {missing}")
     if contents.unplaced:
-        print(f"{count(len(contents.unplaced), 'run')} with settings of no cell")
+        say(f"{count(len(contents.unplaced), 'run')} with settings of no cell")
     for remark in contents.remarks():
-        print(remark)
+        say(remark)
     _print_some(contents.search.problems)
-    print(f"report: {page}")
+    say(f"report: {page}")
     return 0
 
 
 def _print_some(problems: Sequence[str], limit: int = 10) -> None:
     for problem in problems[:limit]:
-        print(f"left out: {problem}", file=sys.stderr)
+        say_error(f"left out: {problem}")
     if len(problems) > limit:
-        print(f"left out: {len(problems) - limit} more, on the page", file=sys.stderr)
+        say_error(f"left out: {len(problems) - limit} more, on the page")
 
 
 def _ahead(plan: Plan, found: Sequence[FoundRun]) -> list[RunConfig]:

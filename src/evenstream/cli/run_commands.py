@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ import tyro
 from evenstream.cli.settings import Settings
 from evenstream.errors import InputError
 from evenstream.files import safe_name
+from evenstream.printable import say_error
 from evenstream.run.workers import how_many, warm_up
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
         _say(console, f"report: {write_report(folder)}")
     if errors:
         again = f"`{resume_command(folder)}` tries again"
-        print(f"error: {len(errors)} of {total} runs failed; {again}", file=sys.stderr)
+        say_error(f"error: {len(errors)} of {total} runs failed; {again}")
     return 1 if errors else 0
 
 
@@ -282,13 +282,14 @@ def _print_result(console: Screen, metrics: dict[str, Any], folder: Path) -> Non
         console,
         f"average accuracy A_T {plain(metrics['A_T'])} %{forgetting}; "
         f"{metrics['steps']} steps in {metrics['train_seconds']:.1f} s, "
-        f"{metrics['samples_per_second']:,.0f} samples/s, {metrics['dtype']}; "
+        f"{metrics['samples_per_second'] or 0:,.0f} samples/s, {metrics['dtype']}; "
         f"evaluation {metrics['eval_seconds']:.1f} s",
     )
     if metrics.get("A_AUC") is not None:
-        _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {metrics['online']['statement']}")
+        statement = (metrics.get("online") or {}).get("statement", "")
+        _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {statement}")
     for part, what in (("train", "training"), ("test", "test")):
-        skipped = metrics.get(f"skipped_{part}", {}).get("count", 0)
+        skipped = (metrics.get(f"skipped_{part}") or {}).get("count", 0)
         if skipped:
             _say(console, f"left out as unreadable: {count(skipped, f'{what} sample')}")
     page = f"`evenstream report {shlex.quote(str(folder))}` makes a page of them"

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from evenstream.printable import printable
 
 
 class Screen(Console):
-    """A console whose reader may leave early, as `head` does; `main` sees to that."""
+    """A console for text as it is: brackets are no markup, control characters are escaped.
+
+    Its reader may leave early, as `head` does; `main` sees to that.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Escape text before it is measured, so that it has the room it needs."""
+        return super().render_str(printable(text), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Escape what is to be shown; what moves the cursor for the console itself stays."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
 
     def on_broken_pipe(self) -> NoReturn:
         """Tell `main`; the original ends the process with status 1."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,6 +10,7 @@ import tyro
 
 from evenstream.cli.run_commands import Trackers
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.printable import say_error
 
 if TYPE_CHECKING:
     from evenstream.report.experiments import Failure
@@ -152,13 +152,12 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
         page = _write_report(plan, store, paper)
         console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
     except EvenstreamError as error:  # the runs are made all the same
-        print(f"no report: {error}", file=sys.stderr)
+        say_error(f"no report: {error}")
     console.print(f"runs: {listing}", highlight=False, markup=False, soft_wrap=True)
     if failed:
-        print(
+        say_error(
             f"error: {len(failed)} of {len(runs)} runs failed, each with an error.json in its "
-            "folder; the same command tries again",
-            file=sys.stderr,
+            "folder; the same command tries again"
         )
     return 1 if failed else 0
 

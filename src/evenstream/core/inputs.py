@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from evenstream.errors import InputError
 
@@ -24,26 +25,54 @@ class InputKind:
         """The kind of the rows of a checked batch."""
         return cls(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
 
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> InputKind:
+        """What `asdict` made of it, checked."""
+        kind = cls(tuple(state["shape"]), state["dtype"])
+        sizes = all(type(size) is int and size > 0 for size in kind.shape)
+        if kind.shape and sizes and kind.dtype in ("uint8", "float32"):
+            return kind
+        raise ValueError(f"there are no inputs of shape {kind.shape} and dtype {kind.dtype!r}")
+
     def example(self) -> Tensor:
         """A batch of one row of zeros."""
         return torch.zeros((1, *self.shape), dtype=getattr(torch, self.dtype))
 
 
+def refuse_unusual(what: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose values cannot be read one after the other."""
+    kind = None
+    if is_lazy(tensor):
+        kind = "a parameter that has no values yet"
+    elif tensor.is_meta:
+        kind = "one on the device meta, which has no values"
+    elif tensor.is_nested:
+        kind = "a nested one"
+    elif tensor.is_quantized or tensor.layout != torch.strided:
+        kind = f"one of {tensor.dtype} and {tensor.layout}"
+    if kind is not None:
+        raise InputError(f"{what} must be a plain tensor, got {kind}")
+
+
 def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     """A private copy of the batch on the CPU, uint8 or float32; refuses what cannot be learned."""
     if isinstance(x, Tensor):
+        refuse_unusual("inputs", x)
         rows = x.detach()
     else:
+        parts = x if isinstance(x, (list, tuple)) else ()
+        if any(map(np.ma.is_masked, (x, *parts))):
+            raise InputError("inputs are masked: some values are missing; fill them: x.filled(0)")
         try:
             array = np.asarray(x)
-        except (ValueError, TypeError, RuntimeError) as error:
+        except (ValueError, TypeError, RuntimeError, AttributeError) as error:
             raise InputError(f"inputs are not an array: {error}") from None
         if array.dtype.kind not in "uifb":
             raise InputError(f"inputs must be numbers, got an array of dtype {array.dtype}")
         with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused below
             rows = torch.from_numpy(array.astype(array.dtype if array.dtype == np.uint8 else "f4"))
-    if rows.is_complex() or rows.layout != torch.strided or rows.is_quantized:
-        raise InputError(f"inputs must be plain real numbers, got {rows.dtype}")
+    if rows.is_complex():
+        raise InputError(f"inputs must be real numbers, got {rows.dtype}")
     if rows.ndim < 2:
         raise InputError(
             f"inputs have shape {tuple(rows.shape)}; pass a batch, one row for each sample "
@@ -54,7 +83,10 @@ def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     if 0 in rows.shape:
         raise InputError(f"inputs have shape {tuple(rows.shape)}: a sample must have values")
     kept = torch.uint8 if rows.dtype == torch.uint8 else torch.float32
-    rows = rows.to("cpu", kept, copy=True, memory_format=torch.contiguous_format)
+    try:
+        rows = rows.to("cpu", kept, copy=True, memory_format=torch.contiguous_format)
+    except RuntimeError as error:  # an expanded tensor may be larger than the memory
+        raise InputError(f"inputs cannot be copied: {error}") from None
     kind = InputKind.of(rows)
     if expected is not None and kind.shape != expected.shape:
         raise InputError(

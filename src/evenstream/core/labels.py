@@ -9,25 +9,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from evenstream.errors import InputError
+from evenstream.bounds import is_whole
+from evenstream.core.inputs import refuse_unusual
+from evenstream.errors import InputError, shown
 
 LARGEST = 10_000
 """Bits of a number that checkpoints can still write and read."""
+DEEPEST = 50
+"""Tuples inside one another that checkpoints can still write and read."""
 
 Label = str | int | bool | tuple["Label", ...]
 
 
-def plain_label(value: Any) -> Label:
+def plain_label(value: Any, depth: int = 0) -> Label:
     """The Python value of a label: NumPy and 0-d tensor labels become str, int, bool or tuple.
 
     So do enums and other subclasses: a checkpoint keeps only the plain value.
     """
     if isinstance(value, (np.generic, torch.Tensor, np.ndarray)):
-        if getattr(value, "ndim", 0) != 0:
-            raise InputError(f"a label must be a single value, not an array of shape {value.shape}")
+        _check_array(value)
+        if value.ndim != 0:
+            raise InputError(
+                f"a label must be a single value, not an array of shape {tuple(value.shape)}"
+            )
         value = value.item()
     if isinstance(value, tuple):
-        return tuple(plain_label(part) for part in value)
+        if depth == DEEPEST:
+            raise InputError(f"a label has more than {DEEPEST} tuples inside one another")
+        return tuple(plain_label(part, depth + 1) for part in value)
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -35,16 +44,49 @@ def plain_label(value: Any) -> Label:
             raise InputError(f"a label of {value.bit_length():,} bits is too large; use a text")
         return int(value)
     if isinstance(value, str):
-        return str.__str__(value)
+        return _plain_text(str.__str__(value))
     raise InputError(
-        f"unsupported label {value!r} of type {type(value).__name__}; "
+        f"unsupported label {shown(value)} of type {type(value).__name__}; "
         "use str, int, bool or a tuple of them"
     )
+
+
+def _plain_text(label: str) -> str:
+    """Text that files can hold: no half of a surrogate pair."""
+    try:
+        label.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the label {label!a} is no valid text: character {error.start + 1} is half of a "
+            "surrogate pair; decode it rightly where it comes from"
+        ) from None
+    return label
+
+
+def _check_array(values: Any) -> None:
+    """Refuse an array or tensor that has no values, or such as Python would make others of."""
+    if isinstance(values, (np.ndarray, np.generic)):
+        if _has_times(values.dtype):
+            raise InputError(
+                f"labels are dates or times ({values.dtype}), which a learner does not know; "
+                "make text of them: labels.astype(str)"
+            )
+        if np.ma.is_masked(values):
+            raise InputError("labels are masked: some are missing; leave their rows out")
+    else:
+        refuse_unusual("labels", values)
+
+
+def _has_times(dtype: np.dtype[Any]) -> bool:
+    """Whether there are dates or time spans in it, in fields with names, too."""
+    fields = (dtype.fields or {}).values()
+    return dtype.kind in "mM" or any(_has_times(field[0]) for field in fields)
 
 
 def plain_labels(labels: Any) -> list[Label]:
     """A batch of labels as a list of Python values; refuses what is not a flat sequence."""
     if isinstance(labels, (np.ndarray, torch.Tensor)):
+        _check_array(labels)
         if labels.ndim != 1:
             raise InputError(
                 f"labels must be one-dimensional, got shape {tuple(labels.shape)}; "
@@ -53,18 +95,21 @@ def plain_labels(labels: Any) -> list[Label]:
         labels = labels.tolist()
     unordered = isinstance(labels, (str, bytes, bytearray, AnySet, Mapping))
     if unordered or not isinstance(labels, Iterable):
-        raise InputError(f"labels must be a sequence with one label for each row, got {labels!r}")
+        raise InputError(
+            f"labels must be a sequence with one label for each row, got {shown(labels)}"
+        )
     return [plain_label(label) for label in labels]
 
 
 def plain_counts(counts: Any) -> dict[Label, int]:
     """Checked `{label: how many}` with Python labels and numbers."""
     if not isinstance(counts, Mapping):
-        raise InputError(f"label_counts must be {{label: count}}, got {counts!r}")
+        raise InputError(f"label_counts must be {{label: count}}, got {shown(counts)}")
     for label, count in counts.items():
-        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 0:
+        if not (is_whole(count) and 0 <= count < 2**53):
             raise InputError(
-                f"label_counts must be whole numbers of 0 or more, got {count!r} for {label!r}"
+                "label_counts must be whole numbers of 0 or more, below 2**53, got "
+                f"{shown(count)} for {shown(label)}"
             )
     labels = plain_labels(list(counts))
     return dict(zip(labels, map(int, counts.values()), strict=True))
@@ -131,6 +176,8 @@ class LabelMap:
         """The inverse of `state`."""
         self.restore(0)
         self.add([label_from_json(label) for label in state])
+        if len(self) != len(state):
+            raise ValueError("a label comes twice")
 
 
 def label_to_json(label: Label) -> Any:

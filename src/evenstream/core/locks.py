@@ -10,9 +10,9 @@ from _thread import RLock
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
-from evenstream.interruption import signals_held
+from evenstream.interruption import SignalsHeld
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,8 +28,7 @@ class Lock(RLock):  # type: ignore[misc]  # typeshed has it final, Python has no
     """
 
     def __init__(self) -> None:
-        with GLOBAL_GENERATOR:
-            _locks.add(self)
+        _locks[id(self)] = self
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()
@@ -42,7 +41,7 @@ class Locked(Protocol):
 
 
 AnyLearner = TypeVar("AnyLearner", bound=Locked)
-_locks: WeakSet[Lock] = WeakSet()
+_locks: WeakValueDictionary[int, Lock] = WeakValueDictionary()
 _at_fork: list[Lock] = []
 
 
@@ -66,7 +65,7 @@ def one_step_at_a_time(
 
     @wraps(function)
     def locked(learner: AnyLearner, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with GLOBAL_GENERATOR, learner.lock, signals_held():
+        with GLOBAL_GENERATOR, learner.lock, SignalsHeld():
             return function(learner, *args, **kwargs)
 
     return locked
@@ -75,9 +74,11 @@ def one_step_at_a_time(
 def _wait_for_all() -> None:
     """Before a fork: a child must not get a learner that another thread has half changed."""
     GLOBAL_GENERATOR.acquire()
-    for lock in list(_locks):
-        lock.acquire()
-        _at_fork.append(lock)
+    for reference in _locks.valuerefs():  # in one go, whatever other threads make or drop
+        lock = reference()
+        if lock is not None:
+            lock.acquire()
+            _at_fork.append(lock)
 
 
 def _go_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.core.classes import pad_classes
+from evenstream.core.room import check_room
+from evenstream.entries import whole_number
+from evenstream.errors import InputError
 
 X, Y = "x", "y"
 
@@ -118,11 +122,23 @@ class Memory:
         """Allocate a field at its first write; widen it when the head has grown since."""
         if name not in self._fields:
             shape = (self.capacity, *rows.shape[1:])
-            self._fields[name] = torch.zeros(shape, dtype=rows.dtype, device=self.device)
+            try:
+                self._fields[name] = torch.zeros(shape, dtype=rows.dtype, device=self.device)
+            except RuntimeError as error:  # PyTorch has no type of its own for this on the CPU
+                size = math.prod(shape) * rows.element_size() / 2**30
+                raise InputError(
+                    f"a memory of {self.capacity:,} samples needs {size:,.1f} GiB at once, which "
+                    f"cannot be had ({str(error).partition(chr(10))[0]}); keep fewer"
+                ) from None
             return
         stored = self._fields[name]
         if rows.ndim == 2 and name not in (X, Y) and rows.shape[1] > stored.shape[1]:
             self._fields[name] = F.pad(stored, (0, rows.shape[1] - stored.shape[1]))
+
+    def check_room(self, raw: Tensor) -> None:
+        """Refuse a capacity for which this machine has no room, given some samples."""
+        row = raw[:1].nbytes + torch.int64.itemsize
+        check_room(f"a memory of {self.capacity:,} samples", self.capacity * row, self.device)
 
     def mark(self) -> int:
         """Start to remember what writes replace, so that a refused step can be undone."""
@@ -150,9 +166,17 @@ class Memory:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Put a saved memory back; capacities must agree (the learner's options say so)."""
-        self.seen, self.size = state["seen"], state["size"]
-        self.class_counts = state["class_counts"].to(self.device)
+        if self._journal is not None:
+            before = dict(vars(self))
+            self._journal.append(lambda: vars(self).update(before))
+        self.seen, self.size = whole_number(state, "seen"), whole_number(state, "size")
         self._fields = {}
         for name, rows in state["fields"].items():
+            if len(rows) != self.size:
+                raise ValueError(f"its field {name!r} has {len(rows)} rows, not {self.size}")
             self._fit_field(name, rows)
             self._fields[name][: self.size] = rows.to(self.device)
+        self.class_counts = counts = state["class_counts"].to(self.device)
+        labels = self.field(Y) if self.size else torch.zeros(0, dtype=torch.int64)
+        if not torch.equal(counts.cpu(), torch.bincount(labels.cpu(), minlength=len(counts))):
+            raise ValueError("its class counts are not those of its labels")

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evenstream.errors import UnknownName
+from evenstream.errors import UnknownName, shown
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
@@ -78,9 +78,28 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, packed: dict[str, Any]) -> None:
     """The inverse of `optimizer_state`; the optimiser shares no tensor with `packed`."""
-    groups = [
-        {key: tuple(value) if key == "betas" else value for key, value in group.items()}
-        for group in packed["param_groups"]
-    ]
+    own = optimizer.state_dict()["param_groups"]
+    pairs = zip(own, packed["param_groups"], strict=True)
+    groups = [{n: _like(mine, n, saved) for n in {**mine, **saved}} for mine, saved in pairs]
     state = {int(index): copy.deepcopy(entry) for index, entry in packed["state"].items()}
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for parameter, entries in optimizer.state.items():
+        for name, value in entries.items():
+            if value is not None and value.shape not in (parameter.shape, ()):
+                raise ValueError(f"{name} has another shape than its parameter")
+
+
+def _like(mine: dict[str, Any], name: str, saved: dict[str, Any]) -> Any:
+    """An option of a saved optimiser, of the kind that it has here; PyTorch would take any."""
+    value = saved.get(name, mine.get(name))
+    if isinstance(mine.get(name), tuple) and isinstance(value, list):
+        value = tuple(value)  # which JSON does not know
+    most = 2**63 - 1 if type(value) is int else torch.finfo(torch.float32).max
+    finite = not isinstance(value, (int, float)) or abs(value) <= most
+    if not finite or (name in mine and _kind(value) is not _kind(mine[name])):
+        raise TypeError(f"its {name} is {shown(value)}")
+    return value
+
+
+def _kind(value: Any) -> type:
+    return float if type(value) is int else type(value)

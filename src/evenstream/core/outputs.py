@@ -12,6 +12,7 @@ from evenstream.augment import Preprocess
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.memory import Memory
 from evenstream.core.state import LearnerState
+from evenstream.interruption import let_through
 
 PREDICT_BATCH = 256
 
@@ -55,5 +56,6 @@ def outputs(learner: LearnerState, network: Classifier, raw: Tensor) -> Iterator
     """Some rows at a time, un-augmented; the caller sets the mode."""
     n_classes = len(learner.label_map)
     for x in plain_batches(learner.preprocess, raw, learner.device):
+        let_through()
         features = network.features(x)
         yield Outputs(x, features, network.logits(features)[:, :n_classes])

@@ -15,6 +15,7 @@ from evenstream.core.optimizers import load_optimizer_state, optimizer_state
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.core.trained import copied_buffers, copied_state, restore_buffers
+from evenstream.entries import whole_number
 
 WIDTH = "width"
 
@@ -111,10 +112,12 @@ class Part:
             if name not in self.modules:
                 self.modules[name] = self.rebuild_module(learner, name)
             self.modules[name].load_state_dict(saved)
-        for name, width in state["widths"].items():
-            self.modules[name].width = width
-        for name, saved in state["optimizers"].items():
-            load_optimizer_state(self.optimizers[name], saved)
+        for name, module in self.modules.items():
+            if isinstance(module, Classifier):
+                whole = state["widths"][name] is not None
+                module.width = whole_number(state["widths"], name) if whole else None
+        for name, optimizer in self.optimizers.items():
+            load_optimizer_state(optimizer, state["optimizers"][name])
         self.tensors = {n: t.to(learner.device, copy=True) for n, t in state["tensors"].items()}
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evenstream.core.labels import Label, label_from_json, label_to_json
+from evenstream.core.labels import Label, label_from_json, label_to_json, plain_counts
+from evenstream.entries import whole_number
 
 
 @dataclass
@@ -48,9 +49,12 @@ class Progress:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """The inverse of `state`."""
-        vars(self).update({name: state[name] for name in vars(self)})
-        if state["task_counts"] is not None:
-            self.task_counts = {label_from_json(label): n for label, n in state["task_counts"]}
-        waiting, self.pending = state["pending"], []
+        self.step, self.task = whole_number(state, "step"), whole_number(state, "task", -1)
+        self.in_task, counts, waiting = (state[k] for k in ("in_task", "task_counts", "pending"))
+        if not isinstance(self.in_task, bool):
+            raise TypeError(f"in_task is {self.in_task!r}")
+        self.task_counts, self.pending = None, []
+        if counts is not None:
+            self.task_counts = plain_counts({label_from_json(label): n for label, n in counts})
         if waiting is not None:
             self.pending = [(waiting["x"], [label_from_json(v) for v in waiting["labels"]])]

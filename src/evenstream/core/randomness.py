@@ -91,6 +91,7 @@ class Randomness:
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Put every generator back; a CUDA state is ignored on a machine without CUDA."""
+        torch.Generator().set_state(state["global"])  # refuses what is none; it is used later
         for name in SOURCES:
             getattr(self, name).set_state(state[name])
         self._global = state["global"].clone()

@@ -22,6 +22,7 @@ from evenstream.core.randomness import Randomness
 from evenstream.core.stateful import Stateful
 from evenstream.core.trained import Trained
 from evenstream.errors import NonFiniteLoss, UnknownName
+from evenstream.interruption import let_through
 from evenstream.options import Options
 
 FOLLOWS = "follows"
@@ -198,6 +199,7 @@ class LearnerState:
         value, size = torch.stack([loss.detach(), norm.to(loss)]).tolist()  # one device wait
         self._check_finite("loss", value)
         self._check_finite("gradient's norm", size)
+        let_through()
         for optimizer, _ in parts:
             optimizer.step()
         for parameter in trained:

@@ -25,6 +25,7 @@ from evenstream.data.pins import read_record
 from evenstream.data.registry import DataFile, DatasetInfo, Download, dataset_info
 from evenstream.data.tree_import import check_archive, check_room, import_images, unpack_images
 from evenstream.errors import DataError, InputError
+from evenstream.files import with_home
 
 
 def get(
@@ -87,7 +88,7 @@ def import_files(
     info = dataset_info(name)
     if info.layout == "bundled":
         raise InputError(f"{info.name} is built in; there is nothing to import")
-    source = Path(directory).expanduser().absolute()
+    source = with_home(directory).absolute()
     if not source.is_dir():
         hint = f"; give the folder that it is in, {source.parent}" if source.exists() else ""
         raise DataError(f"there is no folder {source}{hint}")

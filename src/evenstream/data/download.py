@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -33,6 +34,8 @@ _CHUNK = 1 << 16
 _TRIES = 5
 _WORTHWHILE = 1 << 20
 _PAUSE_SECONDS = 1.0
+_WINDOW_SECONDS = 60.0
+_LEAST_RATE = 1000  # bytes a second, over a window
 
 
 def base_urls(info: DatasetInfo, mirror: str | None = None) -> tuple[str, ...]:
@@ -126,7 +129,7 @@ class _Part:
         """What it is a part of, if that is at this address and can be told from other versions."""
         try:
             origin = _Origin(**json.loads(self._origin_path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
         return origin if self.size and origin.url == url and origin.validator else None
 
@@ -150,18 +153,18 @@ def _complete(part: _Part, url: str, download: Download, progress: Progress | No
     """Receive what is missing, in as many requests as it takes.
 
     Gives up after some tries in a row that brought next to nothing, at once if the address cannot
-    be reached to begin with.
+    be reached to begin with or is too slow.
     """
     import requests
 
-    tries = 0
+    tries, most = 0, part.size
     while True:
-        before = part.size
         try:
             _receive(part, url, download, progress)
             return
         except requests.RequestException as error:
-            gained = part.size - before
+            gained = part.size - most
+            most = max(most, part.size)
             unreachable = isinstance(error, requests.ConnectionError) and tries == gained == 0
             if unreachable or not _may_pass(error):
                 raise
@@ -181,7 +184,22 @@ def _may_pass(error: requests.RequestException) -> bool:
 
 
 def _receive(part: _Part, url: str, download: Download, progress: Progress | None) -> None:
-    """One request: for the rest of the file if its first part can be continued, else for all."""
+    """One request; whatever goes wrong on the way is a `RequestException`."""
+    import requests
+    import urllib3
+
+    try:
+        _request(part, url, download, progress)
+    except requests.RequestException:
+        raise
+    except ValueError as error:  # of an address or a length that is none
+        raise requests.RequestException(f"the answer makes no sense ({error})") from error
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(f"it broke off at {part.size} bytes") from error
+
+
+def _request(part: _Part, url: str, download: Download, progress: Progress | None) -> None:
+    """Ask for the rest of the file if its first part can be continued, else for all of it."""
     import requests
 
     origin = part.origin_at(url)
@@ -190,7 +208,13 @@ def _receive(part: _Part, url: str, download: Download, progress: Progress | Non
         if part.size == origin.size:
             return
         headers |= {"Range": f"bytes={part.size}-", "If-Range": str(origin.validator)}
-    with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as response:
+    with requests.get(
+        url,
+        headers=headers,
+        stream=True,
+        timeout=_TIMEOUT_SECONDS,
+        hooks={"response": _leave_redirect},
+    ) as response:
         if response.status_code in (requests.codes.partial, requests.codes.requested_range):
             if origin is None or not _follows(response, part, origin):
                 part.discard()
@@ -204,39 +228,69 @@ def _receive(part: _Part, url: str, download: Download, progress: Progress | Non
         raise requests.ConnectionError(f"it broke off at {part.size} of {origin.size} bytes")
 
 
+def _leave_redirect(response: requests.Response, **_: object) -> None:
+    """Do not read what an answer holds that only leads on: it may have no end."""
+    if response.is_redirect:
+        response.close()
+
+
 def _follows(response: requests.Response, part: _Part, origin: _Origin) -> bool:
     """Whether what the server sends is the rest of the file that the part is of."""
     span = response.headers.get("Content-Range", "")
     size = "" if origin.size is None else f"/{origin.size}"
-    return response.ok and span.startswith(f"bytes {part.size}-") and span.endswith(size)
+    same = _validator(response) in (None, origin.validator)
+    return response.ok and same and span.startswith(f"bytes {part.size}-") and span.endswith(size)
 
 
 def _origin_of(response: requests.Response, url: str, download: Download) -> _Origin:
     """What the server says of the file it sends from its beginning."""
     length = response.headers.get("Content-Length", "")
-    size = int(length) if length.isdecimal() else None
+    size = int(length) if re.fullmatch("[0-9]{1,18}", length) else None
     if size is None and not download.approximate:
         size = download.size
+    if size is not None and size > download.size_limit:
+        raise AlteredFile(f"has {size} bytes, more than the expected {download.size}")
+    return _Origin(url, size, _validator(response))
+
+
+def _validator(response: requests.Response) -> str | None:
     tag = response.headers.get("ETag", "W/")
     strong = None if tag.startswith("W/") else tag  # a weak one does not promise equal bytes
-    return _Origin(url, size, strong or response.headers.get("Last-Modified"))
+    return strong or response.headers.get("Last-Modified")
 
 
 def _append(
     response: requests.Response, part: _Part, download: Download, progress: Progress | None
 ) -> None:
-    import requests
-    import urllib3
-
     received = part.size
-    try:
-        with part.path.open("ab") as file:
-            for chunk in response.raw.stream(_CHUNK, decode_content=False):
-                file.write(chunk)
-                received += len(chunk)
-                if received > download.size_limit:
-                    raise AlteredFile(f"sent more than the expected {download.size} bytes")
-                if progress is not None:
-                    progress(download.name, min(received, download.size), download.size)
-    except urllib3.exceptions.HTTPError as error:
-        raise requests.ConnectionError(f"it broke off at {received} bytes") from error
+    pace = _Pace(received)
+    with part.path.open("ab") as file:
+        while chunk := response.raw.read1(_CHUNK, decode_content=False):
+            file.write(chunk)
+            received += len(chunk)
+            if received > download.size_limit:
+                raise AlteredFile(f"sent more than the expected {download.size} bytes")
+            if progress is not None:
+                progress(download.name, min(received, download.size), download.size)
+            if received < download.size:
+                pace.check(received)
+
+
+class _Pace:
+    """Notices a server that sends too little to ever get to the end."""
+
+    def __init__(self, received: int) -> None:
+        self._since, self._before = time.monotonic(), received
+
+    def check(self, received: int) -> None:
+        """Raise if too little has come in a window that is over."""
+        import requests
+
+        seconds, gained = time.monotonic() - self._since, received - self._before
+        if seconds < _WINDOW_SECONDS:
+            return
+        if gained < _LEAST_RATE * seconds:
+            raise requests.RequestException(
+                f"it is too slow: {gained} bytes in {seconds:.0f} seconds"
+            )
+        self._since, self._before = time.monotonic(), received

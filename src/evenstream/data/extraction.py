@@ -1,41 +1,36 @@
 """Whole folders out of archives, without trusting the archives.
 
-Every member is looked at before the first one is written. A name that leads out of the folder, a
-link, a device, or more data than such an archive can honestly hold refuses the archive as a whole.
-Members become plain files: no owners, no permissions, nothing executable.
+Every member is looked at before the first one is written. A name that leads out of the folder or
+that no file should have, a link, a device, or more data than such an archive can honestly hold
+refuses the archive as a whole. Members become plain files: no owners, no permissions, nothing
+executable.
 """
 
 from __future__ import annotations
 
-import shutil
+import re
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from gzip import BadGzipFile
 from pathlib import Path, PureWindowsPath
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
-from evenstream.data.files import AlteredFile
+from evenstream.data.files import AlteredFile, open_content
+from evenstream.errors import DataError
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 _RATIO = 20  # images hardly shrink; the JSON of iNaturalist does, several times
 _ROOM = 64 << 20  # small archives may hold more than the ratio says
 _LEAST_SIZE = 4096  # what even an empty file costs on disk
+_LONGEST_PART, _LONGEST_NAME, _DEEPEST = 255, 1000, 64  # bytes, bytes, folders
+_CONTROL_CHARACTERS = re.compile(r"[\0-\x1f\x7f-\x9f]")
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack without a bound
 
-_UNREADABLE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    BadGzipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,  # a compression that zipfile does not know
-)
-
-_Kind = Literal["file", "folder", "other"]
+_Kind = Literal["file", "folder", "encrypted", "compressed in a way that is not read", "other"]
 
 
 @dataclass(frozen=True)
@@ -54,15 +49,13 @@ def extract(archive: Path, folder: Path) -> None:
     Raises:
         AlteredFile: The archive is damaged or refused. In the second case nothing was written.
     """
-    try:
-        for _ in _checked(archive):
-            pass
-        for member, parts in _checked(archive):
-            _write(member, folder.joinpath(*parts))
-    except _UNREADABLE as error:
-        raise AlteredFile(f"{archive} is not a readable archive: {error}") from error
-    except (FileExistsError, NotADirectoryError) as error:
-        raise AlteredFile(f"{archive} holds {error.filename} more than once") from error
+    for _ in _checked(archive):
+        pass
+    for member, parts in _checked(archive):
+        try:
+            _write(archive, member, folder.joinpath(*parts))
+        except (FileExistsError, NotADirectoryError) as error:
+            raise AlteredFile(f"{archive} holds {error.filename} more than once") from error
 
 
 def _checked(archive: Path) -> Iterator[tuple[_Member, tuple[str, ...]]]:
@@ -72,54 +65,131 @@ def _checked(archive: Path) -> Iterator[tuple[_Member, tuple[str, ...]]]:
     """
     limit = _ROOM + _RATIO * archive.stat().st_size
     total = 0
-    for member in _members(archive):
+    for member in _members(archive, limit):
         name = PureWindowsPath(member.name)
-        if name.anchor or ".." in name.parts:
-            raise AlteredFile(f"{archive} is refused: {member.name!r} leads out of the folder")
-        if member.kind == "other" or (member.kind == "file" and not name.parts):
-            raise AlteredFile(
-                f"{archive} is refused: {member.name!r} is neither a plain file nor a folder"
-            )
+        objection = _objection(member, name)
+        if objection:
+            raise AlteredFile(f"{archive} is refused: {_shown(member.name)} {objection}")
         total += max(member.size, _LEAST_SIZE)
         if total > limit:
-            raise AlteredFile(
-                f"{archive} is refused: it would unpack to more than {limit // 10**6} MB, that is "
-                f"{_ROOM >> 20} MiB and {_RATIO} times its own size"
-            )
+            raise _too_much(archive, limit)
         yield member, name.parts
 
 
-def _members(archive: Path) -> Iterator[_Member]:
-    return _zip_members(archive) if archive.suffix == ".zip" else _tar_members(archive)
+def _objection(member: _Member, name: PureWindowsPath) -> str:
+    """What speaks against a member; nothing if it is harmless."""
+    if name.anchor or ".." in name.parts:
+        return "leads out of the folder"
+    if _CONTROL_CHARACTERS.search(member.name):
+        return "has control characters in its name"
+    lengths = [len(part.encode(errors="surrogateescape")) for part in name.parts]
+    if (
+        max(lengths, default=0) > _LONGEST_PART
+        or sum(lengths) > _LONGEST_NAME
+        or len(lengths) > _DEEPEST
+    ):
+        return "is too long a name"
+    if member.kind not in ("file", "folder", "other"):
+        return f"is {member.kind}"
+    if member.kind == "other" or (member.kind == "file" and not name.parts):
+        return "is neither a plain file nor a folder"
+    return "" if member.size >= 0 else f"has {member.size} bytes"
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 100 else f"{name[:100]}...")
+
+
+def _too_much(archive: Path, limit: int) -> AlteredFile:
+    return AlteredFile(
+        f"{archive} is refused: it would unpack to more than {limit // 10**6} MB, that is "
+        f"{_ROOM >> 20} MiB and {_RATIO} times its own size"
+    )
+
+
+@contextmanager
+def _reading(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # zipfile and tarfile raise any kind of error on damaged files
+        why = str(error) or type(error).__name__
+        raise AlteredFile(f"{archive} is not a readable archive: {why}") from error
+
+
+def _members(archive: Path, limit: int) -> Iterator[_Member]:
+    members = _zip_members(archive) if archive.suffix == ".zip" else _tar_members(archive, limit)
+    while True:
+        with _reading(archive):
+            member = next(members, None)
+        if member is None:
+            return
+        yield member
 
 
 def _zip_members(path: Path) -> Iterator[_Member]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            unix_type = stat.S_IFMT(info.external_attr >> 16)
-            encrypted = info.flag_bits & 1
-            kind: _Kind = "folder" if info.is_dir() else "file"
-            if encrypted or unix_type not in (0, stat.S_IFREG, stat.S_IFDIR):
-                kind = "other"
-            yield _Member(info.filename, kind, info.file_size, partial(archive.open, info))
+            name = info.orig_filename  # all of it; zipfile cuts it off at a NUL
+            yield _Member(name, _zip_kind(info), info.file_size, partial(archive.open, info))
 
 
-def _tar_members(path: Path) -> Iterator[_Member]:
-    mode: Literal["r:", "r:gz"] = "r:gz" if path.suffix in (".gz", ".tgz") else "r:"
-    with tarfile.open(path, mode) as archive:
+def _zip_kind(info: zipfile.ZipInfo) -> _Kind:
+    if info.flag_bits & 1:
+        return "encrypted"
+    if info.compress_type not in _COMPRESSIONS:
+        return "compressed in a way that is not read"
+    if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "other"
+    return "folder" if info.filename.endswith("/") else "file"
+
+
+def _tar_members(path: Path, limit: int) -> Iterator[_Member]:
+    with (
+        open_content(path) as stream,
+        tarfile.open(fileobj=cast("IO[bytes]", _InChunks(stream)), mode="r:") as archive,
+    ):
         for info in archive:
             kind: _Kind = "file" if info.isreg() else "folder" if info.isdir() else "other"
             yield _Member(info.name, kind, info.size, partial(archive.extractfile, info))
             # It would keep a record of each of a million files.
             archive.members = []  # type: ignore[attr-defined]
+        while stream.read(_CHUNK):  # to the end, where gzip has its checksum
+            if stream.tell() > limit:
+                raise _too_much(path, limit)
 
 
-def _write(member: _Member, target: Path) -> None:
+class _InChunks:
+    """A file of which nothing large can be read at once: a header that asks for that lies."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.seek, self.tell = stream, stream.seek, stream.tell
+
+    def read(self, size: int) -> bytes:
+        if size > _CHUNK:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        return self._stream.read(size)
+
+
+def _write(archive: Path, member: _Member, target: Path) -> None:
     if member.kind == "folder":
         target.mkdir(parents=True, exist_ok=True)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    content = member.open()
+    with target.open("xb") as file:
+        for chunk in _chunks(archive, member):
+            file.write(chunk)
+
+
+def _chunks(archive: Path, member: _Member) -> Iterator[bytes]:
+    with _reading(archive):
+        content = member.open()
     assert content is not None, "a plain file has content"
-    with content, target.open("xb") as file:
-        shutil.copyfileobj(content, file, _CHUNK)
+    with content:
+        while True:
+            with _reading(archive):
+                chunk = content.read(_CHUNK)
+            if not chunk:
+                return
+            yield chunk

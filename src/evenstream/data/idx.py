@@ -38,7 +38,10 @@ def parse_idx(content: bytes | bytearray, source: str) -> NDArray[np.uint8]:
             f"{source}: {len(content)} bytes, but its header announces {expected}; "
             "the file is cut short or damaged, get it again"
         )
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape).copy()
+    try:
+        return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape).copy()
+    except ValueError as error:  # of dimensions that only a header without values can announce
+        raise DataError(f"{source}: the IDX header makes no sense ({error})") from error
 
 
 def parse_images_and_labels(

@@ -18,6 +18,7 @@ from evenstream.data.files import check, content_names, find_file, find_folder
 from evenstream.data.pins import FOLDER_PIN, pin_folder, read_record
 from evenstream.data.registry import DataFile, DatasetInfo, dataset_info
 from evenstream.errors import DataError
+from evenstream.files import with_home
 
 ROOT_VARIABLE = "EVENSTREAM_DATA"
 """Environment variable that says where data sets are kept."""
@@ -50,7 +51,7 @@ def data_root(root: str | Path | None = None) -> Path:
     """The folder of data sets: the one given, else $EVENSTREAM_DATA, else the user's cache."""
     chosen = root or os.environ.get(ROOT_VARIABLE)
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return with_home(chosen).absolute()
     from platformdirs import user_cache_path
 
     return user_cache_path("evenstream")

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
+import math
 import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from evenstream.data.arrays import from_arrays
 from evenstream.data.dataset import Dataset
-from evenstream.errors import DataError
+from evenstream.errors import DataError, some_of
 
 _SPLIT_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _WHOLE_KEYS = ("x", "y")
-_UNREADABLE = (
-    ValueError,
-    OSError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    MemoryError,
-    RuntimeError,  # encrypted
-)
+_ROOM, _RATIO = 1 << 30, 100
+"""Bytes that arrays may take, and how many for each byte of the file besides."""
+_LONGEST_HEADER = 10_000  # of an array; NumPy takes no longer ones, either
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those that NumPy writes
 _HOW_TO_SAVE = (
     "save one with np.savez_compressed('data.npz', x_train=…, y_train=…, x_test=…, y_test=…), "
     "or with x=… and y=…"
@@ -52,34 +48,79 @@ def read_arrays(path: Path, layouts: Iterable[Iterable[str]]) -> dict[str, NDArr
     """The arrays of the first of these layouts, given by their names, that the file has."""
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path, or {_HOW_TO_SAVE}")
-    with contextlib.ExitStack() as stack:
-        try:
-            # Opened here, because np.load leaves the file open when it is no zip file.
-            stream = stack.enter_context(path.open("rb"))
-            archive = np.load(stream, allow_pickle=False)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise DataError(f"{path} is not a readable .npz file; {_HOW_TO_SAVE}") from error
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"{path} holds one bare array, not a data set; {_HOW_TO_SAVE}")
-        stack.enter_context(archive)
+    with _open(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         for layout in layouts:
-            if set(layout) <= set(archive.files):
-                return {key: _read_array(path, archive, key) for key in layout}
-        found = ", ".join(archive.files) or "nothing"
-    raise DataError(f"{path} holds {found}; {_HOW_TO_SAVE}")
+            if set(layout) <= members.keys():
+                wanted = {key: members[key] for key in layout}
+                _check_size(path, sum(info.file_size for info in wanted.values()))
+                return {key: _read_array(path, archive, key, wanted[key]) for key in wanted}
+    raise DataError(f"{path} holds {some_of([*members]) or 'nothing'}; {_HOW_TO_SAVE}")
 
 
-def _read_array(path: Path, archive: Any, key: str) -> NDArray[Any]:
+def _open(path: Path) -> zipfile.ZipFile:
     try:
-        array: NDArray[Any] = archive[key]
-    except _UNREADABLE as error:
-        if "allow_pickle" in str(error):
-            raise DataError(
-                f"{path}: {key} is an array of Python objects, which only unsafe pickle can read; "
-                f"save it as numbers, or text labels as a unicode array: "
-                f"np.array({key}.tolist(), dtype=str)"
-            ) from error
+        with path.open("rb") as stream:
+            bare = stream.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
+        if not bare:
+            return zipfile.ZipFile(path)
+    except Exception as error:  # zipfile raises any kind of error on damaged files
+        raise DataError(f"{path} is not a readable .npz file; {_HOW_TO_SAVE}") from error
+    raise DataError(f"{path} holds one bare array, not a data set; {_HOW_TO_SAVE}")
+
+
+def _check_size(path: Path, size: int) -> None:
+    """Refuse a small file whose arrays would fill the memory."""
+    limit = _ROOM + _RATIO * path.stat().st_size
+    if size > limit:
         raise DataError(
-            f"{path}: {key} cannot be read ({error}); the file is damaged, make it again"
+            f"{path} would unpack to {size // 10**6} MB, more than {_ROOM >> 30} GiB and {_RATIO} "
+            "times its own size; if that is right, save it with np.savez, without compression"
+        )
+
+
+def _read_array(
+    path: Path, archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo
+) -> NDArray[Any]:
+    try:
+        if info.compress_type not in _COMPRESSIONS:
+            raise ValueError("it is not compressed as NumPy does")
+        with archive.open(info) as stream:
+            holds_objects = _check_header(stream, info.file_size).hasobject
+        if not holds_objects:
+            with archive.open(info) as stream:
+                array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
+                return array
+    except MemoryError as error:
+        raise DataError(f"{path}: {key} does not fit into memory") from error
+    except Exception as error:  # NumPy and zipfile raise any kind of error on damaged files
+        why = str(error)[:200] or type(error).__name__
+        raise DataError(
+            f"{path}: {key} cannot be read ({why}); the file is damaged, make it again"
         ) from error
-    return array
+    raise DataError(
+        f"{path}: {key} is an array of Python objects, which only unsafe pickle can read; "
+        f"save it as numbers, or text labels as a unicode array: "
+        f"np.array({key}.tolist(), dtype=str)"
+    )
+
+
+def _check_header(stream: IO[bytes], size: int) -> np.dtype[Any]:
+    """The type of an array of so many bytes in all; `ValueError` if its header says otherwise.
+
+    NumPy itself would make room for whatever the header announces before it reads a value.
+    """
+    start = stream.read(12)
+    if start[:6] != npy.MAGIC_PREFIX or start[6:7] not in (b"\1", b"\2"):
+        raise ValueError("it is no array in NumPy's format")
+    in_four_bytes = start[6] == 2
+    begin = 12 if in_four_bytes else 10
+    length = int.from_bytes(start[8:begin], "little")
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"its header has {length} bytes")
+    read_header = npy.read_array_header_2_0 if in_four_bytes else npy.read_array_header_1_0
+    shape, _, dtype = read_header(io.BytesIO(start[8:] + stream.read(length)))
+    announced, held = math.prod(shape) * dtype.itemsize, size - begin - length
+    if announced != held and not dtype.hasobject:
+        raise ValueError(f"its header announces {announced} bytes of values, there are {held}")
+    return dtype

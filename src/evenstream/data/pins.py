@@ -96,19 +96,35 @@ def _read_all(root: Path) -> dict[str, Any]:
                 Pin(**pin)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path} cannot be read ({error}); remove it and import its data sets again"
         ) from error
     return records
 
 
-def _names_and_sizes(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, int]]:
+def _names_and_sizes(folder: Path) -> Iterator[tuple[str, int]]:
     """The files in a folder and in the folders below it, always in the same order."""
-    with os.scandir(folder) as found:
-        entries = [entry for entry in found if not entry.name.startswith(".")]
-    for entry in sorted(entries, key=lambda entry: entry.name):
-        if entry.is_dir(follow_symlinks=False):
-            yield from _names_and_sizes(entry.path, f"{prefix}{entry.name}/")
+    waiting: list[tuple[str, int | None]] = [("", None)]
+    while waiting:
+        name, size = waiting.pop()
+        if size is None:
+            waiting += reversed(_entries(folder, name))
         else:
-            yield prefix + entry.name, entry.stat(follow_symlinks=False).st_size
+            yield name, size
+
+
+def _entries(root: Path, where: str) -> list[tuple[str, int | None]]:
+    """What a folder holds, sorted, without hidden files: names from the root, sizes of files."""
+    try:
+        with os.scandir(root / where) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        return [
+            (f"{where}{entry.name}/", None)
+            if entry.is_dir(follow_symlinks=False)
+            else (f"{where}{entry.name}", entry.stat(follow_symlinks=False).st_size)
+            for entry in entries
+            if not entry.name.startswith(".")
+        ]
+    except OSError as error:
+        raise DataError(f"cannot look into {root / where}: {error.strerror}") from error

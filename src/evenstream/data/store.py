@@ -22,7 +22,7 @@ from evenstream.data.npz import read_npz
 from evenstream.data.pins import FOLDER_PIN, read_record
 from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info
 from evenstream.errors import DataError, InputError
-from evenstream.files import as_path
+from evenstream.files import as_path, with_home
 
 if TYPE_CHECKING:
     from evenstream.data.images.image_files import OnCorrupt
@@ -187,7 +187,7 @@ def _file_paths(info: DatasetInfo, root: Path) -> dict[str, Path]:
 def _path_of(name_or_path: str | Path) -> Path | None:
     """The path that is meant, or None for a registered name (or what looks like one)."""
     if isinstance(name_or_path, Path):
-        return name_or_path.expanduser()
+        return with_home(name_or_path)
     return None if name_or_path in DATASETS else as_path(name_or_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,9 @@ from evenstream.augment import Preprocess
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Head
 from evenstream.core.randomness import derive_seed
+from evenstream.core.room import check_room
 from evenstream.errors import InputError
+from evenstream.files import given_path
 from evenstream.networks.weights import load_weights
 from evenstream.options import DTYPES, Options
 
@@ -46,8 +49,19 @@ def build_classifier(
     preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
     if sample.ndim == 4:
         sample = sample.contiguous(memory_format=layout)
-    rows = head.build(_feature_size(backbone, sample), options.seed, options.head_size)
+    features = _feature_size(backbone, sample)
+    needed = options.head_size * (features + 1) * torch.float32.itemsize
+    check_room(f"head_size={options.head_size:,}", needed, raw.device)
+    rows = head.build(features, options.seed, options.head_size)
     return Classifier(backbone, rows.to(raw.device), DTYPES[options.dtype], layout).train()
+
+
+def weights_file(path: Any) -> Path:
+    """Where a file of weights is that a user gave."""
+    file = given_path("weights", path).absolute()
+    if not file.is_file():
+        raise InputError(f"there is no file {path} to take weights from")
+    return file
 
 
 def _is_channels_last(module: nn.Module) -> bool:

@@ -169,6 +169,7 @@ class Engine(LearnerState):
 
     def build(self, raw: Tensor) -> None:
         """Make the network for the first batch: its shape was not known before."""
+        self.memory.check_room(raw)
         network = build_classifier(
             self.model, raw, self.preprocess, self.options, self.head, self.weights
         )

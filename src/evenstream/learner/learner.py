@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from evenstream import networks
-from evenstream.checkpoint import read_checkpoint, write_checkpoint
-from evenstream.composition import compose, import_path, read_method
+from evenstream.augment import Preprocess
+from evenstream.checkpoint import restore, write_checkpoint
+from evenstream.composition import compose
 from evenstream.core.heads import Head
 from evenstream.core.inputs import check_inputs
 from evenstream.core.labels import Label, plain_counts, plain_labels
@@ -23,10 +24,18 @@ from evenstream.core.locks import Lock, one_at_a_time, one_step_at_a_time
 from evenstream.core.part import Part
 from evenstream.core.state import FOLLOWS
 from evenstream.core.step import StepResult
-from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName
-from evenstream.interruption import signals_held
+from evenstream.entries import entry
+from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName, shown
+from evenstream.files import given_path
+from evenstream.interruption import SignalsHeld
+from evenstream.learner.building import weights_file
 from evenstream.learner.engine import Engine
-from evenstream.learner.persistence import KIND, fingerprint, learner_state, load_learner_state
+from evenstream.learner.persistence import (
+    fingerprint,
+    learner_state,
+    load_learner_state,
+    made_with,
+)
 from evenstream.learner.prediction import deployment_prior
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
@@ -49,6 +58,10 @@ class Learner(Engine):
     ['cat', 'dog']
     >>> len(learner.predict(np.random.rand(3, 4)))
     3
+
+    Any thread may call its methods at any time: each call is made whole before the next begins.
+    Ctrl-C, or any signal whose handler raises, leaves a step made or not made, never half made;
+    `step` says which.
 
     Args:
         method: a method such as `methods.MIR(subsample=64)`, or text that names one with all that
@@ -115,6 +128,7 @@ class Learner(Engine):
         weights: str | Path | None = None,
     ) -> None:
         where = resolve_device(device)
+        preprocess = Preprocess(augment, mean, std)
         options = Options(
             memory=memory,
             lr=lr,
@@ -127,8 +141,8 @@ class Learner(Engine):
             device=str(where),
             dtype=resolve_dtype(dtype, where),
             augment=augment,
-            mean=None if mean is None else tuple(map(float, mean)),
-            std=None if std is None else tuple(map(float, std)),
+            mean=preprocess.mean,
+            std=preprocess.std,
             accumulate=accumulate,
             scope=scope,
             head_size=head_size,
@@ -141,8 +155,8 @@ class Learner(Engine):
             retrieval=retrieval,
             storing=storing,
         )
-        owned: list[Part | CrossEntropy] = [*composition.parts, composition.criterion]
-        for part in owned:
+        self._owned: list[Part | CrossEntropy] = [*composition.parts, composition.criterion]
+        for part in self._owned:
             if part.in_use:
                 raise InputError(
                     f"this {type(part).__name__} belongs to another learner, and its state with "
@@ -161,17 +175,17 @@ class Learner(Engine):
         if isinstance(model, str) and model not in networks.NETWORKS:
             raise UnknownName("network", model, networks.NETWORKS)
         if not isinstance(model, (str, nn.Module)):
-            raise InputError(f"model must be a network's name or a torch module, got {model!r}")
+            raise InputError(
+                f"model must be a network's name or a torch module, got {shown(model)}"
+            )
         if weights is not None and isinstance(model, nn.Module):
             raise InputError("weights are for named networks; load them into your module yourself")
-        if weights is not None and not Path(weights).is_file():
-            raise InputError(f"there is no file {weights} to take weights from")
-        file = None if weights is None else Path(weights).absolute()
+        file = None if weights is None else weights_file(weights)
         super().__init__(composition, model, options, where, file)
         self.lock = Lock()
         self._single_class_run = 0
         self._warned = False
-        for part in owned:
+        for part in self._owned:
             part.in_use = True
 
     @one_at_a_time
@@ -199,7 +213,7 @@ class Learner(Engine):
     @one_at_a_time
     def lr(self, value: float) -> None:
         options = replace(self.options, lr=value)
-        with signals_held():
+        with SignalsHeld():
             self.options = options
             for optimizer in self._all_optimizers():
                 for group in optimizer.param_groups:
@@ -222,6 +236,8 @@ class Learner(Engine):
         the reason, every later step is refused as well, until `discard` drops them.
         """
         raw, values = self._check_batch(x, labels)
+        if not isinstance(store, (bool, np.bool_)):
+            raise InputError(f"store must be True or False, got {shown(store)}")
         if not store and self.options.accumulate > 1:
             raise InputError("store=False is for whole batches; it cannot be used with accumulate")
         self._check_boundaries()
@@ -333,7 +349,7 @@ class Learner(Engine):
     @one_at_a_time
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
-        return write_checkpoint(Path(path), self.step, self.state())
+        return write_checkpoint(given_path("path", path), self.step, self.state())
 
     @classmethod
     def load(
@@ -350,7 +366,10 @@ class Learner(Engine):
         your own as `model`, a method that is not registered as `method`, a criterion, head, rule
         (`predict`), retrieval or storing policy of your own by its name.
         """
-        return cls.from_state(read_checkpoint(Path(path)), model, device=device, **parts)
+        return restore(
+            given_path("path", path),
+            lambda state: cls.from_state(state, model, device=device, **parts),
+        )
 
     @one_at_a_time
     def state(self) -> dict[str, Any]:
@@ -369,28 +388,33 @@ class Learner(Engine):
         device: str | None = None,
         **parts: Any,
     ) -> Learner:
-        """Rebuild a learner from what `state` returned; see `load`."""
-        if state.get("kind") != KIND:
-            raise CheckpointError("this checkpoint does not hold a learner")
-        if state["model"] is None and model is None:
-            raise CheckpointError(
-                "this learner was made with a module of your own; pass it: load(path, model=...)"
-            )
-        _check_given(state, parts)
-        if isinstance(own := parts.get("method"), Method):
-            read = read_method(state["method"], type(own))
-            parts = {"criterion": read.criterion, "head": read.head, "predict": read.rule} | parts
-        options = {**state["options"], **({"device": device} if device else {})}
-        learner = cls(
-            parts.pop("method", state["method"]),
-            state["model"] if model is None else model,
-            weights=state.get("weights"),
-            **parts,
-            **options,
-        )
-        if learner.text != state["method"]:
-            raise CheckpointError(f"saved with method {state['method']}, not with {learner.text}")
-        load_learner_state(learner, state)
+        """Rebuild a learner from what `state` returned; see `load`.
+
+        Raises:
+            DamagedCheckpoint: the state is not what `state` returns.
+            EvenstreamError: what was passed beside it does not fit, or there is no such device.
+        """
+        parts = made_with(state, model, parts)
+        with entry("options"):
+            options = dict(state["options"])
+            before = options.pop("device")
+            if not isinstance(before, str):
+                raise TypeError(f"its device is {shown(before)}")
+        place = resolve_device(before if device is None else device)
+        with entry("options"):
+            learner = cls(device=place, **parts, **options)
+        try:
+            if learner.text != state["method"]:
+                raise CheckpointError(
+                    f"saved with method {state['method']}, not with {learner.text}"
+                )
+            if isinstance(state.get("weights"), str):
+                learner.weights = weights_file(state["weights"])
+            load_learner_state(learner, state)
+        except BaseException:
+            for part in learner._owned:
+                part.in_use = False  # a caller's may be used again
+            raise
         return learner
 
     @one_at_a_time
@@ -466,6 +490,8 @@ class Learner(Engine):
                     "start_task(data=(x, labels)) and end_task(data=(x, labels))"
                 )
             return None
+        if not (isinstance(data, (tuple, list)) and len(data) == 2):
+            raise InputError(f"data must be a pair of inputs and labels, got {shown(data)}")
         return self._check_batch(*data)
 
     # ---- prediction --------------------------------------------------------------------------
@@ -480,20 +506,6 @@ class Learner(Engine):
         n_classes = len(self.label_map)
         if not self.built or n_classes == 0:
             return torch.zeros(len(raw), 0)
-        with signals_held():  # one inside would leave the network in eval mode
+        with SignalsHeld():  # one inside would leave the network in eval mode
             scores = self.infer(self.network, raw)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
-
-
-def _check_given(state: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Refuse to load with a part missing or different that only the user can give."""
-    for name, path in state.get("unwritten", {}).items():
-        if name not in parts:
-            raise CheckpointError(
-                f"this learner was made with a {name} of your own ({path}); pass it again: "
-                f"load(path, {name}=...)"
-            )
-        if import_path(parts[name]) != path:
-            raise CheckpointError(
-                f"this learner was made with the {name} {path}, not with {import_path(parts[name])}"
-            )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenstream.composition import Composition
 from evenstream.core.labels import LabelMap, plain_labels
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 
 
 def deployment_prior(
@@ -37,8 +37,9 @@ def deployment_prior(
             raise InputError(f"priors names the label {label!r}, which was never learned")
         try:
             weights[index] = float(value)
-        except (TypeError, ValueError):
-            raise InputError(f"priors must be numbers, got {value!r}") from None
-    if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or float(weights.sum()) <= 0:
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            raise InputError(f"priors must be numbers, got {shown(value)}") from None
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or not bool(weights.any()):
         raise InputError("priors must be finite, not negative, and not all zero")
+    weights = weights / weights.max()  # a sum of the largest numbers would be infinite
     return (weights / weights.sum()).log().float()

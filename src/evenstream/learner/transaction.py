@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from evenstream.core.state import LearnerState
-from evenstream.interruption import signals_held
+from evenstream.interruption import SignalsHeld
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def all_or_nothing(learner: LearnerState) -> Iterator[None]:
     No signal's handler runs meanwhile: an interrupt finds the block done, or undone where it
     called `let_through`.
     """
-    with signals_held():
+    with SignalsHeld():
         pieces = list(learner.pieces.values())
         marks = [piece.mark() for piece in pieces]
         try:

@@ -7,21 +7,27 @@ import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from evenstream.core.step import StepResult
 from evenstream.errors import DataError
 from evenstream.live.tally import Place, Tally
+from evenstream.printable import say
 from evenstream.run.progress import PLAIN_EVERY_SECONDS
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Display(contextlib.ExitStack):
     """One line that changes on a terminal; elsewhere a line now and then."""
 
-    def __enter__(self) -> Self:
-        from rich.console import Console
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
 
-        console = Console()
+    def __enter__(self) -> Self:
+        console = self._console
         self._status = console.status("waiting for data") if console.is_terminal else None
         if self._status is not None:
             self.enter_context(self._status)
@@ -34,7 +40,7 @@ class Display(contextlib.ExitStack):
             self._status.update(self._line(result, tally))
         elif time.monotonic() - self._said > PLAIN_EVERY_SECONDS:
             self._said = time.monotonic()
-            print(self._line(result, tally), flush=True)
+            say(self._line(result, tally))
 
     def _line(self, result: StepResult, tally: Tally) -> str:
         parts = [

@@ -13,13 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evenstream.checkpoint import has_checkpoint, read_checkpoint
+from evenstream.checkpoint import has_checkpoint, restore
 from evenstream.data.files import remove_empty
+from evenstream.entries import entry
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.files import exclusive
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import fingerprint, load_learner_state
 from evenstream.live.tally import Tally
+from evenstream.methods import METHODS
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 from evenstream.run.folder import CHECKPOINTS
 
@@ -29,26 +31,39 @@ _OWN = re.compile(r"events.*\.jsonl|metrics\.json|checkpoint-|incoming$")
 """What may be left of a process that was killed before its first save."""
 
 
-def read_saved(folder: Path, *, of_run: bool = True) -> tuple[dict[str, Any], Tally]:
-    """The state of the learner that was saved in a folder, and its tally, empty if it has none.
+def read_learner(folder: Path, device: str | None = None) -> tuple[Learner, Tally]:
+    """The learner that was saved in a folder, and its tally, empty if it has none.
 
-    It may be the folder of a run, or that of its checkpoints, unless it is to be written to.
+    It may be the folder of a run, or that of its checkpoints.
     """
     place = folder if has_checkpoint(folder) else folder / CHECKPOINTS
-    saved = read_checkpoint(place) if has_checkpoint(place) else {}
-    if "learner" in saved and not of_run:
-        raise _holds_a_run(folder)
-    state: dict[str, Any] = saved.get("learner", saved)  # in a run it is a part of the checkpoint
-    if state.get("kind") != "learner":
+    if not has_checkpoint(place):
         raise CheckpointError(f"{folder} holds no learner")
-    tally = state.pop(LIVE, None)
-    return state, Tally() if tally is None else Tally.from_state(tally)
+
+    def build(saved: dict[str, Any]) -> tuple[Learner, Tally]:
+        state = saved.get("learner", saved)  # in a run it is a part of the checkpoint
+        return Learner.from_state(state, device=device), _tally(state)
+
+    return restore(place, build)
 
 
-def read_learner(folder: Path, device: str | None = None) -> tuple[Learner, Tally]:
-    """The learner that was saved in a folder, and its tally."""
-    state, tally = read_saved(folder)
-    return Learner.from_state(state, device=device), tally
+def bring_to_saved(learner: Learner, folder: Path) -> Tally:
+    """Let a learner go on from what was saved in a folder that is to be written to; its tally."""
+
+    def build(saved: dict[str, Any]) -> Tally:
+        if "learner" in saved:
+            raise _holds_a_run(folder)
+        tally = _tally(saved)
+        _bring_to(learner, {name: saved[name] for name in saved if name != LIVE}, folder)
+        return tally
+
+    return restore(folder, build)
+
+
+def _tally(state: dict[str, Any]) -> Tally:
+    with entry(LIVE):
+        tally = state.get(LIVE)
+        return Tally() if tally is None else Tally.from_state(tally)
 
 
 @contextmanager
@@ -81,14 +96,14 @@ def _holds_a_run(folder: Path) -> EvenstreamError:
     )
 
 
-def bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
+def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
     """Let a new learner go on from a saved state; one that has learned must be there already."""
-    options = {**state["options"], "device": learner.options.device}
-    same = (
-        learner.text == state["method"]
-        and (learner.model if isinstance(learner.model, str) else None) == state["model"]
-        and fingerprint({"options": options}) == fingerprint({"options": asdict(learner.options)})
-    )
+    with entry("options"):
+        options = {**state["options"], "device": learner.options.device}
+        model = learner.model if isinstance(learner.model, str) else None
+        own = {"options": asdict(learner.options), "method": learner.text, "model": model}
+        saved = {"options": options, "method": state["method"], "model": state["model"]}
+        same = fingerprint(own) == fingerprint(saved)
     if not same:
         raise InputError(
             f"{folder} holds a learner that was made with other options; make this one with the "
@@ -97,6 +112,8 @@ def bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
     if learner.network is None and not learner.step:
         load_learner_state(learner, state)
     elif learner.fingerprint() != fingerprint({**state, "options": options}):
+        if learner.method.name in METHODS and isinstance(learner.model, str):
+            Learner.from_state(state, device=learner.options.device)  # it may be a damaged one
         raise InputError(
             f"{folder} holds another state (step {state['step']}) of this learner (step "
             f"{learner.step}). If another process has gone on with it meanwhile, run the command "

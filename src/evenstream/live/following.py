@@ -8,18 +8,23 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+import numpy as np
+from torch import Tensor
+
+from evenstream.bounds import is_whole
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
 from evenstream.core.inputs import check_inputs
 from evenstream.core.labels import label_to_json, plain_labels
 from evenstream.core.step import StepResult
-from evenstream.errors import EvenstreamError, InputError
-from evenstream.files import write_atomically
+from evenstream.errors import CheckpointError, EvenstreamError, InputError, shown
+from evenstream.files import given_path, write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.learner import Learner
-from evenstream.live.folder import LIVE, bring_to, claimed, read_saved
+from evenstream.live.folder import LIVE, bring_to_saved, claimed
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
 from evenstream.run.folder import METRICS
@@ -33,7 +38,20 @@ KEPT_LOGS = 16
 
 _END = object()
 
+
+class _Phase(Enum):
+    """What the folder holds of what was learned."""
+
+    SAVED = auto()
+    """All of it."""
+    LEARNED = auto()
+    """Not the last batches yet, but the tally counts them: they can be saved."""
+    BUSY = auto()
+    """A step or a save is under way, or was cut short: learner and tally may disagree."""
+
+
 Refused = Literal["stop", "skip"]
+REFUSED = get_args(Refused)
 OnStep = Callable[[StepResult, Tally], None]
 
 
@@ -79,19 +97,27 @@ def follow(
 
     Raises:
         Interrupted: a signal came; everything learned is saved.
+        CheckpointError: a save failed; the one before it is still there to go on from.
     """
-    if checkpoint_every < 1:
-        raise InputError(f"checkpoint_every must be 1 or more, got {checkpoint_every}")
-    if refused not in ("stop", "skip"):
-        raise InputError(f"refused must be stop or skip, got {refused!r}")
-    folder = Path(folder)
+    for argument, value, right, what in (
+        ("learner", learner, isinstance(learner, Learner), "a Learner"),
+        ("stream", stream, _gives_batches(stream), "something to iterate over"),
+        ("name", name, isinstance(name, str), "text"),
+        ("refused", refused, isinstance(refused, str) and refused in REFUSED, "stop or skip"),
+        ("on_step", on_step, on_step is None or callable(on_step), "a function or None"),
+    ):
+        if not right:
+            raise InputError(f"{argument} must be {what}, got {shown(value)}")
+    if not is_whole(checkpoint_every) or checkpoint_every < 1:
+        raise InputError(f"checkpoint_every must be 1 or more, got {shown(checkpoint_every)}")
+    folder = given_path("folder", folder)
     with claimed(folder), stop_on_signal() as stop:
         following = _Following(learner, stream, folder, name, stop)
         return following.to_the_end(checkpoint_every, refused, on_step or _say_nothing)
 
 
 class _Following:
-    """The loop over batches; `consistent` says that the tally counts what was learned."""
+    """The loop over batches."""
 
     def __init__(
         self,
@@ -103,19 +129,18 @@ class _Following:
     ) -> None:
         self.learner, self.stream, self.folder, self.stop = learner, stream, folder, stop
         self.resumable = stream if isinstance(stream, Resumable) else None
-        self.tally, self.consistent = Tally(), True
+        self.tally, self.phase = Tally(), _Phase.SAVED
         if has_checkpoint(folder):
-            state, self.tally = read_saved(folder, of_run=False)
+            self.tally = bring_to_saved(learner, folder)
             tidy(folder)
-            bring_to(learner, state, folder)
         cut_back(folder, self.tally.batches, 0)
         if learner.needs & NEEDS_BOUNDARIES.keys() and not learner.in_task:
             raise InputError(f"{learner.text} needs task boundaries; live streams have none")
         self.name = name
         self.place = self.tally.streams.setdefault(name, Place())
         self.events: EventLog | None = None
-        self._unsaved, self._saved = False, time.monotonic()
-        self._flushed = self._saved
+        self._saved = self._flushed = time.monotonic()
+        self._batches_saved = self.place.batches
 
     def to_the_end(self, every: int, refused: Refused, on_step: OnStep) -> dict[str, Any]:
         try:
@@ -126,14 +151,14 @@ class _Following:
                 now = time.monotonic()
                 if self.tally.batches % every == 0 or now - self._saved > SAVE_SECONDS:
                     self.save()
-                elif self._unsaved and now - self._flushed > FLUSH_SECONDS:
+                elif self.phase is _Phase.LEARNED and now - self._flushed > FLUSH_SECONDS:
                     with self._writing():
                         self._log().flush()
                     self._flushed = now
             self._note_the_end()
             self.save()
         except KeyboardInterrupt:
-            if not self.consistent:  # the second signal, in the middle of a step
+            if self.phase is _Phase.BUSY:  # the second signal, in the middle of a step or a save
                 raise
             self.save()
             saved = f"saved in {self.folder}" if self.tally.batches else "nothing to save"
@@ -141,9 +166,8 @@ class _Following:
                 f"stopped after {self.place.batches} batches of {self.name}, {saved}; run it "
                 "again to go on"
             ) from None
-        except Exception:
-            if self.consistent:
-                self.save()
+        except BaseException:
+            self.save()
             raise
         finally:
             if self.events is not None:
@@ -208,19 +232,20 @@ class _Following:
         began, step = time.perf_counter(), self.learner.step
         event: dict[str, Any] = {"stream": self.name}
         result = None
-        self.consistent = False
+        before, self.phase = self.phase, _Phase.BUSY
         try:
             values = plain_labels(labels)
             result = self.learner.learn(x, values)
         except EvenstreamError as error:
             if refused == "stop":
-                self.consistent = True  # a refused batch leaves no trace
+                self.phase = before  # a refused batch leaves no trace
                 number = self.place.batches + 1
                 raise InputError(f"batch {number} of {self.name} was refused: {error}") from error
             self.tally.refused += 1
             event |= {"event": "refused", "reason": str(error)}
         except Exception:
-            self.consistent = self.learner.step == step  # the learner has undone it
+            if self.learner.step == step:  # the learner has undone it
+                self.phase = before
             raise
         else:
             self.tally.samples += len(values)
@@ -233,9 +258,9 @@ class _Following:
         self.place.batches += 1
         self.place.state, self.place.ended = state, False
         self.tally.seconds += time.perf_counter() - began
-        self.consistent = self._unsaved = True
         with self._writing():
             self._log().write({"step": self.tally.batches, **event})
+        self.phase = _Phase.LEARNED
         return result
 
     def _note_the_end(self) -> None:
@@ -244,20 +269,24 @@ class _Following:
         if self.resumable is not None:
             self.place.state = self._state()
         self.place.ended = True
-        changed = (self.place.state, self.place.ended) != before
-        self._unsaved = self._unsaved or (changed and self.place.batches > 0)
+        if (self.place.state, self.place.ended) != before and self.place.batches:
+            self.phase = _Phase.LEARNED
 
     def _state(self) -> Any:
-        """Where a stream that knows it is, if a checkpoint can hold it."""
+        """Where a stream that knows it is: a copy of what it says, as a checkpoint returns it."""
         assert self.resumable is not None
         state = self.resumable.state()
+        rule = f"{self.name}: state() must return plain values that JSON knows"
         try:
-            json.dumps(state)
-        except (TypeError, ValueError) as error:
+            copy = json.loads(json.dumps(state, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"{rule}: {error}") from None
+        if copy != state:
             raise InputError(
-                f"{self.name}: state() must return plain values that JSON knows: {error}"
-            ) from None
-        return state
+                f"{rule} and gives back as they are: no tuples, no keys but text; it returned "
+                f"{state!r:.200}, which would come back as {copy!r:.200}"
+            )
+        return copy
 
     def _log(self) -> EventLog:
         """The log, opened when there is something to write."""
@@ -266,16 +295,19 @@ class _Following:
         return self.events
 
     def save(self) -> None:
-        """Write the learner and the tally in one checkpoint, unless nothing has changed."""
-        if not self._unsaved:
+        """Write the learner and the tally in one checkpoint, if there is something new in them.
+
+        One that fails is not tried again, nor is there one after an event that was not logged.
+        """
+        if self.phase is not _Phase.LEARNED:
             return
         with self._writing():
             self._log().flush(sync=True)
             tree = {**self.learner.state(), LIVE: self.tally.state()}
             write_checkpoint(self.folder, self.learner.step, tree)
+        self.phase, self._batches_saved = _Phase.SAVED, self.place.batches
         self._write_metrics()
-        self._unsaved, self._saved = False, time.monotonic()
-        self._flushed = self._saved
+        self._saved = self._flushed = time.monotonic()
 
     def _write_metrics(self) -> None:
         with self._writing():
@@ -283,12 +315,16 @@ class _Following:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        before, self.phase = self.phase, _Phase.BUSY
         try:
             yield
-        except OSError as error:
-            raise EvenstreamError(
-                f"cannot write to {self.folder}: {error}; free some space or fix the permissions, "
-                "then run it again"
+            self.phase = before
+        except (OSError, CheckpointError) as error:
+            saved = self._batches_saved
+            raise CheckpointError(
+                f"{f'cannot write to {self.folder}: ' if isinstance(error, OSError) else ''}"
+                f"{error}; free some space or fix the permissions, then run it again"
+                + (f": it goes on after batch {saved} of {self.name}" if saved else "")
             ) from error
 
     def metrics(self) -> dict[str, Any]:
@@ -307,6 +343,10 @@ class _Following:
             "train_seconds": tally.seconds,
             "streams": tally.state()["streams"],
         }
+
+
+def _gives_batches(stream: Any) -> bool:
+    return isinstance(stream, Iterable) and not isinstance(stream, (Tensor, np.ndarray, str))
 
 
 def _say_nothing(result: StepResult, tally: Tally) -> None:

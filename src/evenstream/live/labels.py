@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from evenstream.core.labels import Label as LearnerLabel
 from evenstream.data.dataset import Label
+from evenstream.numerals import read_number
 
 
 def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:
@@ -23,7 +24,7 @@ def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:
             return str(label)
         if kind is int and isinstance(label, str):
             try:
-                return int(label)
+                return read_number(label, int)
             except ValueError:
                 pass
         raise ValueError(f"label {label!r} is no {kind.__name__}, as the learner's labels are")

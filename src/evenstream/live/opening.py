@@ -17,6 +17,7 @@ from evenstream.data.images.trees import class_folders, image_names, labelled_im
 from evenstream.data.npz import read_arrays
 from evenstream.data.tables import TABLE_SUFFIXES, Columns, CsvReader, TableReader, open_table
 from evenstream.errors import DataError, EvenstreamError, InputError
+from evenstream.files import with_home
 from evenstream.learner.learner import Learner
 from evenstream.live.labels import label_converter
 from evenstream.live.pipe import read_lines
@@ -66,7 +67,7 @@ class Reading:
 
 def open_source(where: str, known: Known, reading: Reading) -> Source:
     """Open a table, an .npz file, a folder of images, one image, or the standard input."""
-    path = Path(where).expanduser()
+    path = with_home(where)
     if where == "-":
         return _open_table(CsvReader(read_lines(0), PIPE), PIPE, known, reading)
     suffix = path.suffix.lower()

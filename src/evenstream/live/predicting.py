@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from io import TextIOBase
 from typing import Any, TextIO
 
 import numpy as np
@@ -25,13 +26,21 @@ class Score:
 
 
 def write_predictions(
-    learner: Learner, source: Source, out: TextIO, top: int | None = None
+    learner: Learner,
+    source: Source,
+    out: TextIO | TextIOBase,
+    top: int | None = None,
+    *,
+    quote_formulas: bool = False,
 ) -> Score:
     """Write a line for each row of the source, some rows at a time.
 
     Columns are the file's name (for images), the most likely label and its probability, then the
     probability of each label; with `top`, that many pairs of label and probability instead.
+    With `quote_formulas`, names and labels that a spreadsheet would compute have a quotation mark
+    in front.
     """
+    shown = _quoted if quote_formulas else _as_it_is
     if not learner.labels:
         raise InputError("the learner has not learned anything yet")
     if top is not None and top < 1:
@@ -53,7 +62,8 @@ def write_predictions(
         for row, label in zip(chances, labels, strict=True):
             name = [] if files is None else [str(files.path(score.rows).relative_to(files.root))]
             best = np.argsort(-row, kind="stable")[:pairs]
-            writer.writerow([*name, *_cells(learner, row, best), *([] if top else map(_text, row))])
+            cells = map(shown, [*name, *_cells(learner, row, best)])
+            writer.writerow([*cells, *([] if top else map(_text, row))])
             score.rows += 1
             score.labelled += label is not None
             score.right += label is not None and label == learner.labels[best[0]]
@@ -64,6 +74,15 @@ def write_predictions(
 
 
 _PAIR = ("label", "probability")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def _quoted(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+def _as_it_is(cell: Any) -> Any:
+    return cell
 
 
 def _cells(learner: Learner, row: NDArray[Any], best: NDArray[Any]) -> list[Any]:

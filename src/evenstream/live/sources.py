@@ -90,7 +90,11 @@ class TableSource(Source):
 
     def state(self) -> dict[str, Any]:
         """The place in the file, and the columns for whoever goes on."""
-        known = {"columns": asdict(self.columns), "skipped": self.reader.skipped}
+        columns = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self.columns).items()
+        }
+        known = {"columns": columns, "skipped": self.reader.skipped}
         return {**self.reader.place(), **known, "unfinished": self.reader.unfinished}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from evenstream.entries import check_fields
 from evenstream.metrics import Prequential
 
 
@@ -23,7 +24,9 @@ class Place:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Place:
         """Made of its fields; old checkpoints do not say whether the stream had ended."""
-        return cls(**{"ended": True, **state})
+        place = cls(**{"ended": True, **state})
+        check_fields(place)
+        return place
 
     @property
     def notes(self) -> Mapping[str, Any]:
@@ -59,4 +62,6 @@ class Tally:
         accuracy = Prequential()
         accuracy.load_state(state["accuracy"])
         streams = {name: Place.from_state(place) for name, place in state["streams"].items()}
-        return cls(**{**state, "accuracy": accuracy, "streams": streams})
+        tally = cls(**{**state, "accuracy": accuracy, "streams": streams})
+        check_fields(tally)
+        return tally

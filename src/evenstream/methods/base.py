@@ -19,7 +19,7 @@ from evenstream.core.heads import Head, Linear
 from evenstream.core.part import Part
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval, Uniform
 from evenstream.policies.rules import ArgMax, InferenceRule
@@ -135,13 +135,16 @@ def register(name: str) -> Callable[[M], M]:
         InputError: the name could not be written on a command line, or an option has no default or
             the name of one that heads have.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", name) or name.endswith("-las"):
+    known = isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", name)
+    if not known or name.endswith("-las"):
         raise InputError(
-            f"a method cannot be called {name!r}: use a-z, 0-9, - and +, and no -las at the end, "
-            "which stands for Logit Adjusted Softmax"
+            f"a method cannot be called {shown(name)}: use a-z, 0-9, - and +, and no -las at the "
+            "end, which stands for Logit Adjusted Softmax"
         )
 
     def add(cls: M) -> M:
+        if not (isinstance(cls, type) and issubclass(cls, Method)):
+            raise InputError(f"a method must be a class made from Method, got {shown(cls)}")
         for field in fields(cls):
             if field.default is MISSING and field.default_factory is MISSING:
                 raise InputError(f"option {field.name!r} of method {name} needs a default")

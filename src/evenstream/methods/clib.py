@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from evenstream.methods.base import register
 from evenstream.methods.mro import MemoryOnly
 from evenstream.policies.storing import Storing
 
-IMPORTANCE = "importance"
+IMPORTANCE, ARRIVED = "importance", "arrived"
 
 
 @register("clib")
@@ -36,10 +37,13 @@ class CLIB(MemoryOnly):
     """Steps between two looks at the loss of the whole memory."""
     keep: Share = 0.9
     """How much of the importance stays at each of them."""
+    ties: Literal["slot", "oldest"] = "slot"
+    """Which of several least important samples is evicted: that of the lowest slot, or the one
+    that came first, as in the public code."""
 
     def make_storing(self) -> Storing:
         """Class-balanced, by importance."""
-        return LeastImportantOfTheLargestClass()
+        return LeastImportantOfTheLargestClass(oldest_first=self.ties == "oldest")
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """A draw from memory; which slots were drawn and replaced is kept for the next refresh."""
@@ -65,18 +69,29 @@ class CLIB(MemoryOnly):
 
 
 class LeastImportantOfTheLargestClass(Storing):
-    """Every newcomer is admitted; a full memory gives up a sample of its largest class."""
+    """Every newcomer is admitted; a full memory gives up a sample of its largest class.
+
+    Args:
+        oldest_first: of equally important samples, give up the one that came first, not that of
+            the lowest slot.
+    """
+
+    def __init__(self, oldest_first: bool = False) -> None:
+        self.oldest_first = oldest_first
 
     def place(self, step: Step, rows: Rows) -> Placement:
         """Decide one newcomer after the other: each changes what the next one finds."""
-        memory = step.memory
+        memory, first = step.memory, step.memory.seen
         memory.seen += len(rows)
         size = len(memory)
         labels = np.zeros(memory.capacity, dtype=np.int64)
         importance = np.zeros(memory.capacity, dtype=np.float32)
+        arrived = np.arange(memory.capacity)
         if size:
             labels[:size] = memory.field(Y).cpu().numpy()
             importance[:size] = memory.field(IMPORTANCE).cpu().numpy()
+            if self.oldest_first:
+                arrived[:size] = memory.field(ARRIVED).cpu().numpy()
         writer: dict[int, int] = {}
         for row, label in enumerate(rows.y.tolist()):
             if size < memory.capacity:
@@ -84,26 +99,29 @@ class LeastImportantOfTheLargestClass(Storing):
                 others = importance[: size - 1][labels[: size - 1] == label]
                 value = others.mean() if len(others) else 0.0
             else:
-                slot = _evicted(labels, importance, label)
+                slot = _evicted(labels, importance, arrived, label)
                 own = labels == label
                 own[slot] = False
                 value = importance[own].mean() if own.any() else importance.mean()
             labels[slot], importance[slot], writer[slot] = label, value, row
+            if self.oldest_first:
+                arrived[slot] = first + row
         device = rows.y.device
-        slots = torch.tensor(list(writer), device=device)
-        kept = torch.from_numpy(importance)[slots.cpu()].to(device)
-        return Placement(
-            slots, torch.tensor(list(writer.values()), device=device), {IMPORTANCE: kept}
-        )
+        slots = torch.tensor(list(writer))
+        fields = {IMPORTANCE: importance} | ({ARRIVED: arrived} if self.oldest_first else {})
+        kept = {name: torch.from_numpy(of_all)[slots].to(device) for name, of_all in fields.items()}
+        chosen = torch.tensor(list(writer.values()), device=device)
+        return Placement(slots.to(device), chosen, kept)
 
 
-def _evicted(labels: np.ndarray, importance: np.ndarray, newcomer: int) -> int:
+def _evicted(labels: np.ndarray, importance: np.ndarray, arrived: np.ndarray, newcomer: int) -> int:
     """The least important slot of the class that would be largest with the newcomer."""
     stored = np.bincount(labels, minlength=newcomer + 1)
     counted = stored.copy()
     counted[newcomer] += 1
     largest = int(np.where(stored > 0, counted, -1).argmax())
     members = np.flatnonzero(labels == largest)
+    members = members[arrived[members].argsort()]
     return int(members[importance[members].argmin()])
 
 

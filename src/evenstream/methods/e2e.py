@@ -46,7 +46,8 @@ class E2E(TaskwiseMethod):
     fine_tune_epochs: Count = 30
     """Epochs of the second stage; 0 leaves it out."""
     form: Literal["ce", "bce"] = "ce"
-    """Cross-entropy, or (in a public code) a yes or no for the softmax output of each class."""
+    """Cross-entropy, or (in a public code) a yes or no for the softmax output of each class; both
+    the labels' loss and the distillation, in both stages."""
     distilled: Literal["all", "old"] = "all"
     """Rows that the first stage distils on: all, or (in that code) only those of old classes."""
     exemplars: Exemplars = "random"
@@ -61,15 +62,27 @@ class E2E(TaskwiseMethod):
         """CE + weight·KD on the old columns."""
         x, y = step.joint()
         logits = step.net(x)
-        loss = step.ce(logits, y) if self.form == "ce" else yes_or_no(logits, y)
+        loss = step.ce(logits, y) if self.form == "ce" else self.classification(logits, y)
         if self.old_network is None:
             return loss
         _, targets = self.old_network.outputs(x)
         rows = y < (targets.shape[1] if self.distilled == "old" else logits.shape[1])
         if bool(rows.any()):
-            kept = distillation(logits[rows], targets[rows], self.temperature)
-            loss = loss + self.weight * kept
+            loss = loss + self.weight * self.kept(logits[rows], targets[rows])
         return loss
+
+    def classification(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The labels' plain loss."""
+        if self.form == "ce":
+            return F.cross_entropy(logits, labels)
+        return yes_or_no(logits, F.one_hot(labels, logits.shape[1]))
+
+    def kept(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The distillation, on the columns that the targets have."""
+        if self.form == "ce":
+            return distillation(logits, targets, self.temperature)
+        columns = logits[:, : targets.shape[1]]
+        return yes_or_no(columns / self.temperature, (targets / self.temperature).softmax(1))
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Balanced fine-tuning from the second task on, then fill the memory anew."""
@@ -82,16 +95,14 @@ class E2E(TaskwiseMethod):
     def fine_tune(self, learner: LearnerState, network: Classifier, data: TaskData) -> None:
         """CE + weight·KD on all columns, from the network as the first stage has left it."""
         first_stage, seen = learner.copy_network(), len(learner.labels)
-        classification = F.cross_entropy if self.form == "ce" else yes_or_no
         for rows in balanced_batches(learner, data, self.fine_tune_epochs):
             logits = network(rows.x)
-            kept = distillation(logits, first_stage(rows.x)[:, :seen], self.temperature)
-            learner.update(classification(logits, rows.y) + self.weight * kept)
+            kept = self.kept(logits, first_stage(rows.x)[:, :seen])
+            learner.update(self.classification(logits, rows.y) + self.weight * kept)
 
 
-def yes_or_no(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross-entropy of the softmax outputs, averaged over rows and classes."""
-    yes = F.one_hot(labels, logits.shape[1]).bool()
+def yes_or_no(logits: Tensor, targets: Tensor) -> Tensor:
+    """Binary cross-entropy of softmax outputs and targets, averaged over rows and classes."""
     log_p = logits.log_softmax(1)
     log_not_p = torch.log1p(-log_p.exp().clamp_max(1 - 1e-6))
-    return -torch.where(yes, log_p, log_not_p).mean()
+    return -(targets * log_p + (1 - targets) * log_not_p).mean()

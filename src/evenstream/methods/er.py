@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+import torch
 from torch import Tensor
 
 from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
 
 
-@register("er")
 @dataclass
 class ER(Method):
-    """Mix each batch with stored samples, minimise cross-entropy over both."""
+    """Mix each batch with stored samples, minimise cross-entropy over both: what others extend."""
 
+    name = "er"
     citation = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning, 2019"
     cost = "F(b+m) + G(b+m)"
 
@@ -22,3 +24,30 @@ class ER(Method):
         """Mean loss over the concatenated batch: one forward."""
         x, y = step.joint()
         return step.ce(step.net(x), y)
+
+
+@register("er")
+@dataclass
+class PlainER(ER):
+    """Mix each batch with stored samples, minimise cross-entropy over both."""
+
+    reduction: Literal["mean", "sum-of-means"] = "mean"
+    """One mean over all rows, or the mean over incoming rows plus that over replayed ones, as
+    ER-ACE, ER-CBA and DER++ have it: with b = m that is a step twice as long."""
+    forwards: Literal["joint", "separate"] = "joint"
+    """One forward over all rows, or one for each group, so that BatchNorm does not mix them."""
+
+    def loss(self, step: Step) -> Tensor:
+        """Mean loss over all rows, or the sum of the means over incoming and replayed ones."""
+        if (self.reduction, self.forwards) == ("mean", "joint"):
+            return super().loss(step)
+        x, y = step.joint()
+        groups = [rows for rows in step.groups if len(rows)]
+        if self.forwards == "separate":
+            logits = [step.net(rows.x) for rows in groups]
+        else:
+            logits = list(torch.split(step.net(x), [len(rows) for rows in groups]))
+        if self.reduction == "mean":
+            return step.ce(torch.cat(logits), y)
+        losses = [step.ce(part, rows.y) for part, rows in zip(logits, groups, strict=True)]
+        return torch.stack(losses).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +25,10 @@ from evenstream.methods.parts.fisher import (
 )
 
 FISHER, ANCHOR, OFFSET = "fisher/", "anchor/", "offset"
+
+REACH = 1.5
+"""How far the penalty may move a weight in a step of SGD, in distances from θ*: 1 is right there,
+and from 2 on each step ends further away than it began."""
 
 
 @register("ewc")
@@ -61,7 +66,10 @@ class EWC(FineTune):
         if OFFSET not in self.tensors:
             return loss
         weights = {n: p for n, p in step.network.named_parameters() if p.requires_grad}
-        penalty = quadratic_penalty(weights, self.kept(ANCHOR), self.kept(FISHER))
+        factor = 2 * step.lr * self.strength
+        most = REACH / factor if factor else math.inf
+        fishers = {name: fisher.clamp(max=most) for name, fisher in self.kept(FISHER).items()}
+        penalty = quadratic_penalty(weights, self.kept(ANCHOR), fishers)
         return loss + self.strength * (penalty + self.tensors[OFFSET])
 
     def kept(self, kind: str) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from evenstream.methods.base import register
 from evenstream.methods.er import ER
 from evenstream.policies.rules import InferenceRule
-from evenstream.policies.rules.rescaling import Rescaled
+from evenstream.policies.rules.rescaling import Measured, Rescaled
 
 
 @register("il2m")
@@ -17,6 +17,10 @@ class IL2M(ER):
 
     citation = "Belouadah and Popescu, IL2M: Class Incremental Learning With Dual Memory, 2019"
 
+    measured: Measured = "in-training"
+    """When the confidence is measured: summed up while training, over the task's last epoch, or
+    with the trained network at the task's end, as public codes do, which needs the task's data."""
+
     def make_rule(self) -> InferenceRule:
         """Rescaled probabilities."""
-        return Rescaled()
+        return Rescaled(self.measured)

@@ -41,7 +41,7 @@ class MemoryOnly(Method):
 class MRO(MemoryOnly):
     """Train on replayed rows only, so the classes are as balanced as the memory."""
 
-    citation = "the paper's baseline, after Prabhu et al., GDumb, 2020"
+    citation = "Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, 2023"
 
     update_first: bool = False
     """Let the memory take in the batch before the step trains, not after it."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
+import torch
 from torch import Tensor
 
 from evenstream.bounds import Within
 from evenstream.core.heads import Cosine, Head
+from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import register
 from evenstream.methods.parts.two_views import TwoViews
@@ -40,6 +43,9 @@ class PCR(TwoViews):
     """T: the cosines are divided by it."""
     skip_first: bool = True
     """Make no update while the memory is empty, as the public code does."""
+    forwards: Literal["joint", "separate"] = "joint"
+    """One forward over all rows, or, as the public code does, one over both views of the incoming
+    rows and one over those of the replayed ones, so that BatchNorm does not mix them."""
 
     def make_head(self) -> Head:
         """Cosines over the temperature."""
@@ -62,5 +68,19 @@ class PCR(TwoViews):
         """The adjusted loss over both views of all rows."""
         if self.skip_first and not len(step.memory):
             return None
-        x, y = step.joint()
-        return step.ce(step.net(x), y)
+        if self.forwards == "joint":
+            x, y = step.joint()
+            return step.ce(step.net(x), y)
+        halves = (step.groups[::2], step.groups[1::2])
+        present = [views for views in halves if len(views[0])]
+        logits = [self.logits_of_views(step, views) for views in present]
+        labels = torch.cat([rows.y for views in present for rows in views])
+        return step.ce(torch.cat(logits), labels)
+
+    def logits_of_views(self, step: Step, views: Sequence[Rows]) -> Tensor:
+        """One forward over both views of the same rows."""
+        logits = step.net(torch.cat([rows.x for rows in views]))
+        parts = torch.split(logits.detach(), [len(rows) for rows in views])
+        for rows, part in zip(views, parts, strict=True):
+            step.note_logits(rows, part)
+        return logits

@@ -25,7 +25,7 @@ FIRST_TASK, TASK = "first_task", "task"
 @register("ss-il")
 @dataclass
 class SSIL(Method):
-    """Separated softmax: no row of a present class can push an absent one down.
+    """Separated softmax: no incoming row can push an absent class down.
 
     The original is for known tasks. Task-free form: present are the labels of the incoming batch,
     absent all others seen so far; the teacher is renewed every `refresh` steps.
@@ -43,6 +43,9 @@ class SSIL(Method):
     groups: Literal["batch", "task"] = "batch"
     """What present means: in the incoming batch, or new in the current task. The latter is the
     original's, distils each earlier task by itself, and needs task boundaries."""
+    replayed: Literal["own-group", "seen"] = "own-group"
+    """Classes that a replayed row competes with: those of its own group, present or absent, or all
+    seen so far. With the former no loss ever compares a present class with an absent one."""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -54,12 +57,14 @@ class SSIL(Method):
         return PeriodicTeacher(self.refresh) if self.refresh else TaskEndTeacher()
 
     def loss(self, step: Step) -> Tensor:
-        """Cross-entropy within each row's own group, plus distillation on the absent classes."""
+        """Cross-entropy among each row's rivals, plus distillation on the absent classes."""
         x, y = step.joint()
         logits = step.net(x)
         present, old_groups = self.split(step, logits.shape[1])
-        own_group = present[y].unsqueeze(1) == present
-        loss = step.ce(logits.masked_fill(~own_group, -math.inf), y)
+        rivals = present[y].unsqueeze(1) == present
+        if self.replayed == "seen":
+            rivals[len(step.incoming) :] = True
+        loss = step.ce(logits.masked_fill(~rivals, -math.inf), y)
         return loss + self.distillation(x, logits, old_groups)
 
     def split(self, step: Step, width: int) -> tuple[Tensor, list[Tensor]]:

@@ -9,16 +9,20 @@ why `-las` works on any of them.
 from __future__ import annotations
 
 import math
-from typing import Any
+import sys
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evenstream.bounds import is_whole
 from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need, Reduction
-from evenstream.errors import InputError
+from evenstream.core.inputs import refuse_unusual
+from evenstream.entries import entry
+from evenstream.errors import InputError, shown
 from evenstream.policies.priors import MacroPrior, PriorEstimator, SlidingWindow
 
 __all__ = [
@@ -41,9 +45,7 @@ class CrossEntropy(nn.Module):
 
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__()
-        if reduction not in ("mean", "sum", "none"):
-            raise InputError(f"reduction must be mean, sum or none, got {reduction!r}")
-        self.reduction = reduction
+        self.reduction: Reduction = _checked_reduction(reduction)
         self.in_use = False
         """Whether a learner has it, with what it has observed."""
 
@@ -60,9 +62,14 @@ class CrossEntropy(nn.Module):
 
     def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The loss of these rows."""
+        _check_rows(logits, labels)
+        reduction = self.reduction if reduction is None else _checked_reduction(reduction)
         with torch.autocast(logits.device.type, enabled=False):
-            logits = at_least_float32(logits)
-            return F.cross_entropy(logits, labels, reduction=reduction or self.reduction)
+            try:
+                return F.cross_entropy(at_least_float32(logits), labels, reduction=reduction)
+            except IndexError:
+                text = f"class indices must lie in 0..{logits.shape[1] - 1}"
+                raise InputError(text) from None
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of these rows."""
@@ -98,6 +105,33 @@ class CrossEntropy(nn.Module):
         return (
             "it is trained with plain cross-entropy, so its logits contain the class frequencies "
             "of the stream; use a -las method"
+        )
+
+
+def _checked_reduction(reduction: Any) -> Reduction:
+    if isinstance(reduction, str) and reduction in get_args(Reduction):
+        return cast(Reduction, reduction)
+    raise InputError(f"reduction must be mean, sum or none, got {shown(reduction)}")
+
+
+def _check_labels(labels: Any) -> None:
+    if isinstance(labels, Tensor):
+        refuse_unusual("labels", labels)
+        if labels.ndim == 1 and labels.dtype == torch.int64:
+            return
+    raise InputError("labels must be a one-dimensional tensor of int64 class indices")
+
+
+def _check_rows(logits: Any, labels: Any) -> None:
+    """Refuse what are not logits with a row for each label."""
+    _check_labels(labels)
+    if not isinstance(logits, Tensor):
+        raise InputError(f"logits must be a tensor, got {shown(logits)}")
+    refuse_unusual("logits", logits)
+    if not logits.is_floating_point() or logits.ndim != 2 or len(logits) != len(labels):
+        raise InputError(
+            f"logits must be numbers with a row for each label: {logits.dtype} of shape "
+            f"{tuple(logits.shape)} are not of {len(labels)} labels"
         )
 
 
@@ -142,12 +176,15 @@ class LogitAdjustedSoftmax(CrossEntropy):
         prior: PriorEstimator | None = None,
     ) -> None:
         super().__init__(reduction)
-        if isinstance(tau, bool) or not isinstance(tau, (int, float, np.number)) or not tau >= 0:
+        number = isinstance(tau, (int, float, np.integer, np.floating))
+        if isinstance(tau, (bool, np.timedelta64)) or not (number and tau >= 0):
             raise InputError(
-                f"tau must be a number of 0 or more, infinity included, got {tau!r} "
+                f"tau must be a number of 0 or more, infinity included, got {shown(tau)} "
                 "(a negative tau would favour the frequent classes even more)"
             )
-        self.tau = float(tau)
+        if not isinstance(prior, PriorEstimator | None):
+            raise InputError(f"prior must be an estimator of priors or None, got {shown(prior)}")
+        self.tau = math.inf if tau > sys.float_info.max else float(tau)
         self.prior = prior if prior is not None else SlidingWindow(window)
 
     @property
@@ -161,12 +198,15 @@ class LogitAdjustedSoftmax(CrossEntropy):
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Count the labels of the rows that the coming step trains on."""
-        self._check(labels, n_classes)
-        self.prior.observe(labels, n_classes)
+        _check_labels(labels)
+        if not (is_whole(n_classes) and 0 <= n_classes < 2**31):
+            raise InputError(
+                f"n_classes must be a whole number below 2**31, got {shown(n_classes)}"
+            )
+        self._check(labels, int(n_classes))
+        self.prior.observe(labels, int(n_classes))
 
     def _check(self, labels: Tensor, n_classes: int) -> None:
-        if labels.ndim != 1 or labels.dtype != torch.int64:
-            raise InputError("labels must be a one-dimensional tensor of int64 class indices")
         if labels.numel():
             lowest, highest = torch.stack(labels.aminmax()).tolist()
             if lowest < 0 or highest >= n_classes:
@@ -190,6 +230,8 @@ class LogitAdjustedSoftmax(CrossEntropy):
         """The loss of rows whose labels have been observed."""
         if self.tau == 0:
             return super().score(logits, labels, reduction)
+        _check_rows(logits, labels)
+        reduction = self.reduction if reduction is None else _checked_reduction(reduction)
         self._check(labels, logits.shape[1])
         weights = pad_classes(self.prior.weights().to(logits.device), logits.shape[1])
         own = weights[labels]
@@ -212,17 +254,13 @@ class LogitAdjustedSoftmax(CrossEntropy):
                 adjusted = (logits + log_prior).masked_fill(masked, -math.inf)
             else:
                 adjusted = logits + self.tau * log_prior
-            return F.cross_entropy(adjusted, labels, reduction=reduction or self.reduction)
+            return F.cross_entropy(adjusted, labels, reduction=reduction)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Train mode: observe, then score. Eval mode: plain cross-entropy."""
         if not self.training:
             return super().score(logits, labels)
-        if logits.ndim != 2 or (labels.shape != logits.shape[:1] and labels.ndim == 1):
-            raise InputError(
-                f"logits must have a row for each label: {tuple(logits.shape)} are not of "
-                f"{labels.numel()} labels"
-            )
+        _check_rows(logits, labels)
         self.observe(labels, logits.shape[1])
         return self.score(logits, labels)
 
@@ -254,7 +292,8 @@ class LogitAdjustedSoftmax(CrossEntropy):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Put the estimator's state back."""
-        self.prior.load_state(state)
+        with entry("prior"):
+            self.prior.load_state(state)
 
     def get_extra_state(self) -> dict[str, Any]:
         """`state_dict` carries the estimator's state."""
@@ -262,7 +301,7 @@ class LogitAdjustedSoftmax(CrossEntropy):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """`load_state_dict` brings it back."""
-        self.prior.load_state(state)
+        self.load_state(state)
 
     def extra_repr(self) -> str:
         """What `print(criterion)` shows."""

@@ -16,7 +16,8 @@ from torch import Tensor
 from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need
 from evenstream.core.randomness import make_generator
-from evenstream.errors import InputError
+from evenstream.entries import whole_number
+from evenstream.errors import InputError, shown
 
 __all__ = [
     "ExponentialWindow",
@@ -75,7 +76,9 @@ class SlidingWindow(PriorEstimator):
 
     def __init__(self, window: int = 1) -> None:
         if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise InputError(f"window must be a whole number of batches, 1 or more, got {window!r}")
+            raise InputError(
+                f"window must be a whole number of batches, 1 or more, got {shown(window)}"
+            )
         self.window = window
         self._batches: deque[Tensor] = deque()
         self._counts = torch.zeros(0, dtype=torch.int64)
@@ -115,8 +118,9 @@ class SlidingWindow(PriorEstimator):
         """Rebuild the window (its newest batches, if it is shorter than the saved one)."""
         labels, lengths = state["labels"], state["lengths"][-self.window :].tolist()
         kept = labels[len(labels) - sum(lengths) :]
+        counts = torch.bincount(kept, minlength=whole_number(state, "n_classes"))
         self._batches = deque(batch.clone() for batch in kept.split(lengths))
-        self._counts = torch.bincount(kept, minlength=state["n_classes"])
+        self._counts = counts
 
 
 class _WeightVector(PriorEstimator):
@@ -218,7 +222,7 @@ class RandomPrior(PriorEstimator):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Put all of it back."""
-        self._steps = state["steps"]
+        self._steps = whole_number(state, "steps")
         self._seen, self._weights = state["seen"].clone(), state["weights"].clone()
         self._generator.set_state(state["generator"])
 

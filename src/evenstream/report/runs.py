@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.errors import DataError, EvenstreamError, InputError
+from evenstream.files import AS_IT_IS
 from evenstream.metrics import as_matrix
 from evenstream.run.compare import SUMMARY
 from evenstream.run.config import CONFIG
@@ -105,7 +106,7 @@ class Run:
         """Return an entry of the settings; None if they do not have it or cannot be read."""
         try:
             return tomllib.loads(self.config).get(key)
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             return None
 
 
@@ -159,8 +160,8 @@ def load_run(directory: Path) -> Run:
     """Read what there is of a run and note what is wrong with it."""
     env, _ = _read_json(directory / ENVIRONMENT)
     try:
-        config = (directory / CONFIG).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        config = (directory / CONFIG).read_text(encoding="utf-8", errors=AS_IT_IS)
+    except OSError:
         config = ""
     metrics, problem = _read_json(directory / METRICS)
     if problem is None:

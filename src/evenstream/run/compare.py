@@ -16,7 +16,7 @@ from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import exclusive, safe_name, write_atomically
 from evenstream.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.config import COMPARISON, CONFIG, RunConfig, read_toml
-from evenstream.run.folder import finished_metrics, read_metrics, resume_command
+from evenstream.run.folder import finished_metrics, resume_command
 from evenstream.run.many import Job, make_all
 from evenstream.run.workers import work_off
 
@@ -134,10 +134,12 @@ def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
 def online_statements(comparison: Comparison, out: Path) -> list[str]:
     """Which test samples the online accuracies were measured on; one statement, if any."""
     found = [run.get("online") for run in _metrics(comparison, out)]
-    return list(dict.fromkeys(online["statement"] for online in found if online))
+    return list(
+        dict.fromkeys(online["statement"] for online in found if online and "statement" in online)
+    )
 
 
 def _metrics(comparison: Comparison, out: Path) -> list[dict[str, Any]]:
-    """The metrics of all runs that have written some."""
-    found = [read_metrics(run_folder(out, config)) for config in comparison.runs()]
-    return [run for run in found if run]
+    """The metrics of all runs that are finished."""
+    found = ((run, finished_metrics(run_folder(out, run))) for run in comparison.runs())
+    return [m for run, m in found if m and (m["method"], m["seed"]) == (run.method, run.seed)]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
-from evenstream.files import write_atomically
+from evenstream.files import AS_IT_IS, write_atomically
 from evenstream.streams.schedules import Schedule
 from evenstream.text import option_types
 
@@ -127,18 +127,20 @@ class RunConfig(TomlSettings):
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8", errors=AS_IT_IS))
     except (FileNotFoundError, NotADirectoryError):
         raise EvenstreamError(f"{path.parent} holds no run: there is no {path.name}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise EvenstreamError(f"{path} cannot be read: {error}") from None
 
 
 def _typed(path: Path, name: str, value: Any, kind: Any) -> Any:
     if kind is float and type(value) is int:
-        return float(value)
+        return float(str(value))  # infinite, where float(value) would be too large
     choices = typing.get_args(kind)
     if (value not in choices) if choices else (type(value) is not kind):
         wanted = f"one of {', '.join(choices)}" if choices else f"of type {kind.__name__}"
         raise EvenstreamError(f"{path}: {name} must be {wanted}, not {value!r}")
+    if kind is str and "\0" in value:
+        raise EvenstreamError(f"{path}: {name} must have no NUL character")
     return value

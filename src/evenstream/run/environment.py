@@ -24,7 +24,7 @@ def record_session(folder: Path, step: int) -> None:
         first = json.loads(path.read_text(encoding="utf-8"))
         sessions = first.setdefault("resumed", [])
         sessions.append({"step": step} | {k: v for k, v in now.items() if first.get(k) != v})
-    except (OSError, ValueError, AttributeError):  # none yet, or not readable
+    except (OSError, ValueError, AttributeError, RecursionError):  # none yet, or not readable
         first = now
     write_atomically(path, json.dumps(first, indent=1))
 
@@ -68,8 +68,11 @@ def _commit() -> str | None:
     if not (root / ".git").exists():  # installed, perhaps inside a repository of the user's
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # as in a hook
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True, env=env
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip()

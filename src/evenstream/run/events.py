@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from evenstream.errors import some_of
 
 ROTATE_BYTES = 16 * 2**20
 LONGEST_EVENT = 64 * 2**10
@@ -13,6 +19,8 @@ LONGEST_EVENT = 64 * 2**10
 EVALUATED = "evaluated"
 ONLINE = "online"
 _NAME = "events.jsonl"
+_FIRST = "events-0001.jsonl"
+_FULL = re.compile(r"events-(\d+)\.jsonl")
 
 
 class EventLog:
@@ -49,8 +57,9 @@ class EventLog:
                 oldest.unlink()
 
     def close(self) -> None:
-        """Flush and close."""
-        self._file.close()
+        """Write out what is buffered, if that can be done, and close."""
+        with suppress(OSError):  # `flush` tells what is not to be lost
+            self._file.close()
 
 
 def event_files(folder: Path) -> list[Path]:
@@ -64,6 +73,8 @@ class EventTail:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file, self._offset = folder, 0, 0
+        self.damaged = 0
+        """Lines so far that are no events and were left out."""
 
     def read(self) -> list[dict[str, Any]]:
         """The new whole events; all of them again if the log was cut back."""
@@ -71,15 +82,18 @@ class EventTail:
         try:
             files = event_files(self._folder)
             if not self._is_there(files):
-                self._file, self._offset = 0, 0
+                self._file, self._offset, self.damaged = 0, 0, 0
             for file in files[self._file :]:
                 with file.open("rb") as lines:
                     lines.seek(self._offset)
                     for line in lines:
+                        if file is files[-1] and not line.endswith(b"\n"):
+                            return events  # it is being written
                         event = _parse(line)
                         if event is None:
-                            return events
-                        events.append(event)
+                            self.damaged += 1
+                        else:
+                            events.append(event)
                         self._offset += len(line)
                 if file is not files[-1]:
                     self._file, self._offset = self._file + 1, 0
@@ -100,7 +114,11 @@ class EventTail:
 
 def last_step(folder: Path) -> int:
     """The step of the newest event that is on the disk; 0 if there is none."""
-    for path in reversed(event_files(folder)):
+    return _last_step(event_files(folder))
+
+
+def _last_step(files: list[Path]) -> int:
+    for path in reversed(files):
         with path.open("rb") as file:
             file.seek(max(path.stat().st_size - LONGEST_EVENT, 0))
             for line in reversed(file.read().splitlines(keepends=True)):
@@ -114,28 +132,52 @@ def cut_back(folder: Path, step: int, tasks: int) -> None:
     """Drop all events after `step`, and evaluations beyond the first `tasks` tasks.
 
     They will be made again from the checkpoint. Files are shortened in place, from the last one
-    backwards, so that a crash in between loses nothing that is to stay.
+    backwards, so that a crash in between loses nothing that is to stay. Lines that are no events
+    are passed over; if steps are missing in the newest file, there is a warning.
     """
-    for file in reversed(event_files(folder)):
-        size = 0
+    files = event_files(folder)
+    steps: list[int] = []
+    while files and not steps:
+        file = files.pop()
+        read = size = 0
         with file.open("rb") as lines:
             for line in lines:
+                read += len(line)
                 event = _parse(line)
-                if event is None or event["step"] > step:
-                    break
-                if event.get("event") == EVALUATED and event["task"] >= tasks:
-                    break
-                size += len(line)
-        if not size and file.name != _NAME:
+                if event is not None and _stays(event, step, tasks):
+                    size = read
+                    steps.append(event["step"])
+        if not steps and file.name != _NAME:
             file.unlink()
-        elif size < file.stat().st_size:
+        elif size < read:
             os.truncate(file, size)
-        if size:
-            return
+        if not files and file.name not in (_NAME, _FIRST):  # older ones were removed
+            return _tell_missing(folder, steps, step)
+    _tell_missing(folder, [_last_step(files), *steps], step)
+
+
+def _stays(event: dict[str, Any], step: int, tasks: int) -> bool:
+    ahead = event.get("event") == EVALUATED and event["task"] >= tasks
+    return bool(event["step"] <= step) and not ahead
+
+
+def _tell_missing(folder: Path, found: list[int], step: int) -> None:
+    """Warn of steps up to `step` that were logged once and are not there any more."""
+    known = sorted({*found, step + 1})
+    gaps = [(one + 1, other - 1) for one, other in itertools.pairwise(known) if other - one > 1]
+    if gaps:
+        count = sum(last - first + 1 for first, last in gaps)
+        where = [f"{a}" if a == b else f"{a} to {b}" for a, b in gaps]
+        warnings.warn(
+            f"the log in {folder} is damaged: {count} of the steps up to {step} are missing "
+            f"({some_of(where)}); all else is kept, and the results do not depend on it",
+            stacklevel=3,
+        )
 
 
 def _full_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("events-*.jsonl"), key=_number)
+    found = [file for file in folder.glob("events-*.jsonl") if _FULL.fullmatch(file.name)]
+    return sorted(found, key=_number)
 
 
 def _number(full: Path) -> int:
@@ -143,10 +185,23 @@ def _number(full: Path) -> int:
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """The event on a line; None if the line is not whole."""
+    """The event on a line; None if the line is not whole, or holds something else."""
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    whole = line.endswith(b"\n") and isinstance(event, dict) and "step" in event
+    whole = line.endswith(b"\n") and isinstance(event, dict) and _is_event(event)
     return event if whole else None
+
+
+def _is_event(event: dict[str, Any]) -> bool:
+    """Whether all that is read of an event is of its type."""
+    several = event.get("accuracies", [])
+    numbers = [event.get("loss"), event.get("accuracy")]
+    numbers += several if isinstance(several, list) else ["none"]
+    counts = [event.get("step"), event.get("task", 0)]
+    return (
+        all(type(count) is int and count >= 0 for count in counts)
+        and all(number is None or type(number) in (int, float) for number in numbers)
+        and (event.get("event") != EVALUATED or {"task", "accuracies"} <= event.keys())
+    )

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from evenstream.errors import InputError
+from evenstream.files import with_home
 from evenstream.networks.weights import file_digest, read_metadata
 from evenstream.run.config import RunConfig
 from evenstream.streams import Stream
@@ -16,7 +17,7 @@ METADATA = "evenstream"
 
 def identified(path: Path) -> dict[str, str]:
     """A file of weights in a configuration: where it is and what is in it, to make a run again."""
-    path = path.expanduser().absolute()
+    path = with_home(path).absolute()
     return {"weights": str(path), "weights_sha256": file_digest(path)}
 
 

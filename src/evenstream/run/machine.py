@@ -8,6 +8,8 @@ import torch
 
 from evenstream.errors import InputError
 
+MOST_THREADS = 1024
+"""More than any machine has use for; the system ends a process that asks it for too many."""
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Parameters of mallopt, from glibc's malloc.h."""
 _NEVER = 2**31 - 1
@@ -15,8 +17,8 @@ _NEVER = 2**31 - 1
 
 def use_machine(threads: int) -> None:
     """Set the number of threads, and keep freed memory for the next step."""
-    if threads < 1:
-        raise InputError(f"threads must be 1 or more, got {threads}")
+    if not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"threads must be 1 or more, and {MOST_THREADS} at most, got {threads}")
     torch.set_num_threads(threads)
     keep_freed_memory()
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from evenstream.entries import check_fields
 from evenstream.metrics import Prequential
 
 FIRST_SKIPPED = 20
@@ -18,6 +19,13 @@ class Skipped:
 
     count: int = 0
     first: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Skipped:
+        """Made of its fields."""
+        skipped = cls(**state)
+        check_fields(skipped)
+        return skipped
 
     def add(self, samples: Sequence[str]) -> None:
         """Count some more."""
@@ -68,6 +76,7 @@ class Position:
         position = cls(**state)
         position.prequential = Prequential()
         position.prequential.load_state(state["prequential"])
-        position.skipped_train = Skipped(**state["skipped_train"])
-        position.skipped_test = Skipped(**state["skipped_test"])
+        position.skipped_train = Skipped.from_state(state["skipped_train"])
+        position.skipped_test = Skipped.from_state(state["skipped_test"])
+        check_fields(position)
         return position

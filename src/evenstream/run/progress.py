@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from evenstream.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -169,7 +171,7 @@ def make_progress(console: Console, part: str = "task") -> Progress:
 
 def format_warning(message: Warning | str, *where: Any, **line: Any) -> str:
     """A warning for users: what it says, not which line of the library says it."""
-    return f"warning: {message}\n"
+    return f"warning: {printable(str(message))}\n"
 
 
 def _percent(value: float | None) -> str:

@@ -15,7 +15,6 @@ from evenstream import metrics
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, StopFlag
-from evenstream.learner.learner import Learner
 from evenstream.run.config import RunConfig
 from evenstream.run.data_identity import describe_data
 from evenstream.run.environment import record_session
@@ -31,7 +30,7 @@ from evenstream.run.position import Position, Skipped
 from evenstream.run.preparation import make_batch_sizes, make_evaluation, make_learner, prepare
 from evenstream.run.progress import Progress, Silent
 from evenstream.run.results import sum_up
-from evenstream.run.session import read_saved, work_on
+from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream
 from evenstream.streams.base import Batch
 
@@ -86,9 +85,9 @@ class _Run:
         self.data = describe_data(stream)
         self.at = Position()
         if has_checkpoint(self.checkpoints):
-            saved = read_saved(out, "run", config, self.data)
-            self.learner = Learner.from_state(saved["learner"], device=config.device)
-            self.at = Position.from_state(saved["position"])
+            self.learner, self.at = take_up(
+                out, "run", config, self.data, config.device, Position.from_state
+            )
         else:
             self.learner = make_learner(config, stream)
         self.stream = stream.shuffled() if "shuffled" in self.learner.needs else stream

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from evenstream.checkpoint import read_checkpoint, tidy
-from evenstream.errors import CheckpointError, DataError, EvenstreamError
+from evenstream.checkpoint import restore, tidy
+from evenstream.entries import entry
+from evenstream.errors import CheckpointError, DamagedCheckpoint, DataError, EvenstreamError
 from evenstream.files import exclusive
 from evenstream.interruption import StopFlag, stop_on_signal
+from evenstream.learner.learner import Learner
 from evenstream.run.config import TomlSettings
 from evenstream.run.data_identity import check_same_data
 from evenstream.run.folder import CHECKPOINTS, resume_command
+
+P = TypeVar("P")
 
 MAY_CHANGE = {"stream", "corrupt", "device", "threads", "checkpoint_every"}
 """Settings that may be edited before a resume: data moved, another machine."""
@@ -46,6 +50,8 @@ def work_on(
                     return work.go(stop)
                 with stop_on_signal() as signalled:
                     return work.go(signalled)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}; {_then(out)}") from error
             finally:
                 work.close()
     except DataError as error:
@@ -54,33 +60,55 @@ def work_on(
             f"`{resume_command(out)}`"
         ) from error
     except OSError as error:
-        raise EvenstreamError(
-            f"cannot write to {out}: {error}; free some space or fix the permissions, then "
-            f"`{resume_command(out)}`"
-        ) from error
+        raise EvenstreamError(f"cannot write to {out}: {error}; {_then(out)}") from error
 
 
-def read_saved(
-    out: Path, kind: str, settings: TomlSettings, data: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The newest checkpoint, if settings and data are still what they were."""
+def _then(out: Path) -> str:
+    """What to do when something cannot be written."""
+    return f"free some space or fix the permissions, then `{resume_command(out)}`"
+
+
+def take_up(
+    out: Path,
+    kind: str,
+    settings: TomlSettings,
+    data: Mapping[str, Any],
+    device: str,
+    read_position: Callable[[dict[str, Any]], P],
+) -> tuple[Learner, P]:
+    """Learner and position of the newest checkpoint, if settings and data are what they were."""
     checkpoints = out / CHECKPOINTS
+
+    def build(saved: dict[str, Any]) -> tuple[Learner, P]:
+        if saved.get("kind") != kind:
+            raise CheckpointError(f"{checkpoints} does not hold a {kind}")
+        with entry("config"):
+            _check_settings(saved.get("config", {}), settings, out, kind)
+        with entry("data"):
+            check_same_data(saved.get("data", {}), data)
+        with entry("learner"):
+            state = saved["learner"]
+        learner = Learner.from_state(state, device=device)
+        with entry("position"):
+            return learner, read_position(saved["position"])
+
     try:
-        saved = read_checkpoint(checkpoints)
-    except CheckpointError as error:
+        built = restore(checkpoints, build)
+    except DamagedCheckpoint as error:
         raise CheckpointError(
             f"{error}. To make the {kind} again from its start, remove {checkpoints} and "
             f"`{resume_command(out)}`"
         ) from None
-    if saved.get("kind") != kind:
-        raise CheckpointError(f"{checkpoints} does not hold a {kind}")
-    before: Mapping[str, Any] = saved.get("config", {})
+    tidy(checkpoints)
+    return built
+
+
+def _check_settings(
+    before: Mapping[str, Any], settings: TomlSettings, out: Path, kind: str
+) -> None:
     for name, value in asdict(settings).items():
         if name not in MAY_CHANGE and before.get(name, value) != value:
             raise CheckpointError(
                 f"{out / settings.FILE} was changed: {name} was {before[name]!r} when the {kind} "
                 f"was saved and is {value!r} now; put it back or start a new {kind}"
             )
-    check_same_data(saved.get("data", {}), data)
-    tidy(checkpoints)
-    return saved

@@ -11,6 +11,7 @@ only that one takes seconds to start; elsewhere each is started anew.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,8 @@ from evenstream.run.progress import format_warning
 J = TypeVar("J")
 R = TypeVar("R")
 
+OPEN_FILES, OPEN_FILES_EACH = 16, 3
+"""Files that a process with workers has open, and those for each of them."""
 STOP = None
 """The word that asks a worker to stop."""
 PATIENCE = 5.0
@@ -54,7 +57,33 @@ def how_many(asked: int, threads: int, cores: int | None = None) -> int:
     """How many runs at the same time; 0 means as many as the cores have room for."""
     if asked < 0:
         raise InputError(f"--jobs must be 0 (one for each core) or more, got {asked}")
-    return asked or max(1, (cores or usable_cores()) // threads)
+    if cores is not None:  # of other machines
+        return asked or max(1, cores // threads)
+    wanted, most = asked or max(1, usable_cores() // threads), _most_by_open_files()
+    least = asked or 1
+    if most < least:
+        raise InputError(
+            f"{least} runs at the same time need {OPEN_FILES + OPEN_FILES_EACH * least} "
+            "open files, and the system lets this process have fewer; raise its limit (`ulimit -n`)"
+            + (f" or ask for fewer --jobs, {most} at most" if most > 0 else "")
+        )
+    return int(min(wanted, most))
+
+
+def _most_by_open_files() -> float:
+    """How many worker processes the limit on open files leaves room for, once it is raised."""
+    if sys.platform == "win32":
+        return math.inf
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # macOS has another, lower bound
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    return (soft - OPEN_FILES) // OPEN_FILES_EACH
 
 
 def usable_cores() -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from evenstream.errors import InputError
+from evenstream.files import write_atomically
 from evenstream.streams.base import Indices, Stream
 
 
@@ -75,17 +77,18 @@ def profile(stream: Stream, bins: int = 100) -> Profile:
 def write_counts(found: Profile, path: Path) -> Path:
     """Write the samples of each class (and domain) in each task as a CSV file."""
     tasks = [f"task {number + 1}" for number in range(len(found.in_task))]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        if found.domains_in_task is None:
-            table.writerow(["class", *tasks])
-            for name, counts in zip(found.class_names, found.in_task.T, strict=True):
-                table.writerow([name, *counts.tolist()])
-            return path
+    text = io.StringIO(newline="")
+    table = csv.writer(text)
+    if found.domains_in_task is None:
+        table.writerow(["class", *tasks])
+        for name, counts in zip(found.class_names, found.in_task.T, strict=True):
+            table.writerow([name, *counts.tolist()])
+    else:
         table.writerow(["class", "domain", *tasks])
         for index, name in enumerate(found.class_names):
             for number, domain in enumerate(found.domain_names):
                 table.writerow([name, domain, *found.domains_in_task[:, index, number].tolist()])
+    write_atomically(path, text.getvalue())
     return path
 
 

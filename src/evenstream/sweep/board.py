@@ -19,6 +19,7 @@ from evenstream.sweep.store import Store
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 
 class Board(Listener):
@@ -86,8 +87,8 @@ class Board(Listener):
 
     def table(self, metric: str) -> Table:
         """The experiment's table of one metric: means, deviations, and what is missing."""
-        from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
         experiment = self.plan.experiment
         across = [key for key in experiment.grid if key not in experiment.rows]
@@ -96,20 +97,22 @@ class Board(Listener):
             row, column = (tuple(cell[k] for k in keys) for keys in (experiment.rows, across))
             rows.setdefault(row, {})[column] = cell
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-        table = Table(*experiment.rows, title=escape(f"{metric}: {self.plan.title}"))
+        table = Table(*experiment.rows, title=Text(f"{metric}: {self.plan.title}"))
         for column in columns:
             named = zip(across, column, strict=True)
             head = "\n".join(str(v) if k in ("method", "stream") else f"{k} {v}" for k, v in named)
-            table.add_column(escape(head) or metric, justify="right")
+            table.add_column(Text(head or metric), justify="right")
         running = self.running()
         for row, cells in rows.items():
             texts = (self._text(cells.get(column), metric, running) for column in columns)
-            table.add_row(*(escape(str(value)) for value in row), *texts)
+            table.add_row(*(Text(str(value)) for value in row), *texts)
         return table
 
-    def _text(self, cell: Cell | None, metric: str, running: set[str]) -> str:
+    def _text(self, cell: Cell | None, metric: str, running: set[str]) -> Text:
+        from rich.text import Text
+
         if cell is None:
-            return ""
+            return Text()
         keys = [self.key_of[config] for config in self.plan.cells[cell]]
         found = [self.finished[key] for key in keys if key in self.finished]
         numbers = [metrics.get(metric) for metrics in found]
@@ -127,7 +130,7 @@ class Board(Listener):
         failed = sum(key in self.failed for key in keys)
         if failed:
             parts.append(f"[red]{failed} failed[/red]")
-        return " ".join(parts)
+        return Text.from_markup(" ".join(parts))
 
     def _finish(self, key: str, metrics: Metrics) -> None:
         self.finished[key] = metrics

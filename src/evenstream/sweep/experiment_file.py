@@ -79,7 +79,7 @@ def read_experiment(file: Traversable) -> Experiment:
     """Read and check an experiment's file; whether its methods exist is for `check_options`."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read as TOML: {error}") from None
     try:
         experiment = _parse(values, unnamed=_name_of(file.name))

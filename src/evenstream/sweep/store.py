@@ -68,7 +68,7 @@ class Store:
         """The error, traceback and number of attempts of a run that failed last time."""
         try:
             found = json.loads((self.folder(config) / ERROR).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 

@@ -153,6 +153,12 @@ class _Followed:
         """Let go of the tracker."""
         if self._tracker is not None:
             self._tracker.close()
+        if self._events.damaged:
+            warnings.warn(
+                f"{self._name} lacks {self._events.damaged} lines of the log in {self._folder} "
+                "that cannot be read",
+                stacklevel=2,
+            )
 
     def _is_new(self, event: dict[str, Any]) -> bool:
         kind = event.get("event", "step")
@@ -182,7 +188,7 @@ def _scalars(event: dict[str, Any]) -> Iterator[Scalar]:
         values = {"online_accuracy": accuracy}
     else:
         percent = None if accuracy is None else 100 * accuracy
-        values = {"loss": event["loss"], "accuracy": percent}
+        values = {"loss": event.get("loss"), "accuracy": percent}
     for name, value in values.items():
         if value is not None:
             yield Scalar(name, step, value)
@@ -197,6 +203,6 @@ def _load(name: str) -> type[Tracker]:
 def _read(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / TRACKED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

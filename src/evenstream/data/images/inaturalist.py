@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from evenstream.data.dataset import Dataset
 from evenstream.data.images.image_files import OnCorrupt
@@ -47,10 +48,10 @@ def _read_annotations(root: Path, name: str) -> tuple[dict[int, str], list[tuple
             read_text(root, name),
             object_hook=lambda entry: {key: entry[key] for key in entry.keys() & _KEPT},
         )
-        species = {int(entry["id"]): str(entry["name"]) for entry in content["categories"]}
+        species = {_whole(entry["id"]): str(entry["name"]) for entry in content["categories"]}
         category = {entry["image_id"]: entry["category_id"] for entry in content["annotations"]}
         listed = [
-            (str(image["file_name"]), int(category[image["id"]])) for image in content["images"]
+            (str(image["file_name"]), _whole(category[image["id"]])) for image in content["images"]
         ]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
@@ -59,3 +60,9 @@ def _read_annotations(root: Path, name: str) -> tuple[dict[int, str], list[tuple
             f"{type(error).__name__}: {error}"
         ) from error
     return species, listed
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int:  # int() would cut 1.9 and read "1_0"
+        raise TypeError(f"{number!r} is not a whole number")
+    return number

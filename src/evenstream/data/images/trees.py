@@ -111,10 +111,14 @@ def read_text(root: Path, name: str) -> str:
 
 def image_names(root: Path, where: str) -> Iterator[str]:
     """Images in a folder of the tree and in the folders below it, as names relative to the root."""
-    for entry in _entries(root, where):
-        name = posixpath.join(where, entry.name)
-        if entry.is_dir(follow_symlinks=False):
-            yield from image_names(root, name)
+    waiting = [(where, True)]
+    while waiting:
+        name, is_folder = waiting.pop()
+        if is_folder:
+            waiting += [
+                (posixpath.join(name, entry.name), entry.is_dir(follow_symlinks=False))
+                for entry in reversed(_entries(root, name))
+            ]
         elif posixpath.splitext(name)[1].lower() in SUFFIXES:
             yield name
 

@@ -16,36 +16,38 @@ import numpy as np
 from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.reader import Row, TableReader, closing_on_error, open_binary
 from evenstream.errors import DataError
+from evenstream.numerals import check_plain, read_number
 
 _SEPARATORS = ",;\t"
 _TRUTH = {"true": 1.0, "false": 0.0}
 _MISSING = ("", "na", "n/a", "null", "none")
 _LARGEST = float(np.finfo(np.float32).max)
+_LONGEST = 1 << 17
+"""Bytes of a row that runs over several lines; no single cell can have more, either."""
 
 
 class CsvReader(TableReader):
     """Rows of CSV text with a header line; comma, semicolon or tab, as the header has it.
 
     Lines are taken one by one, so that a row can be learned before the next one exists. After
-    each row `bytes`, `line` and `digest` say what has been read so far. If a quotation mark is
-    never closed, only its own line is lost: the lines after it are read again, as rows.
+    each row `bytes`, `line` and `digest` say what has been read so far. If a quotation mark is not
+    closed soon, only its own line is lost: the lines after it are read again, as rows.
     """
 
     def __init__(self, lines: Iterable[bytes], source: str) -> None:
         self.bytes, self.line, self.digest = 0, 0, hashlib.sha256()
-        self._lines, self.source = iter(lines), source
-        self._ahead = deque[bytes]()
+        self.source = source
+        self._begin(lines)
         while (header := self._pull()) is not None and not header.removeprefix(BOM_UTF8).strip():
             self._count([header])
         if header is None:
             raise DataError(f"{source} is empty; it needs a line with the names of the columns")
-        self._ahead.append(header)
         self._separator = max(_SEPARATORS, key=lambda separator: header.count(separator.encode()))
         try:
-            names = self._cells()
+            names = self._cells(header)
         except ValueError as error:
             raise DataError(f"{source}, line {self.line}: {error}") from None
-        super().__init__(source, names or [])
+        super().__init__(source, names)
         if _looks_like_data(self.names):
             line = header.decode("utf-8-sig").strip()
             raise DataError(
@@ -56,11 +58,9 @@ class CsvReader(TableReader):
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on."""
         places, label_place = columns.places(self.source, self.names)
-        while True:
+        while (line := self._pull()) is not None:
             try:
-                cells = self._cells()
-                if cells is None:
-                    return
+                cells = self._cells(line)
                 if not cells:  # a blank line
                     continue
                 if len(cells) != len(self.names):
@@ -72,31 +72,85 @@ class CsvReader(TableReader):
             else:
                 yield values, label
 
-    def _cells(self) -> list[str] | None:
-        """The cells of the next row, none of a blank line; None at the end of the text."""
-        raw: list[bytes] = []
-        reader = csv.reader(
-            self._texts(raw), delimiter=self._separator, skipinitialspace=True, strict=True
-        )
-        try:
-            cells = next(reader, None)
-        except (csv.Error, UnicodeDecodeError) as error:
-            self._ahead.extendleft(reversed(raw[1:]))
-            self._count(raw[:1])
-            raise ValueError(_why(raw, error)) from None
-        self._count(raw)
-        return cells
+    def _begin(self, lines: Iterable[bytes]) -> None:
+        """Go on with these lines."""
+        self._lines, self.unfinished = iter(lines), False
+        self._ahead, self._ahead_bytes = deque[bytes](), 0
+        self._closes: bool | None = None
 
-    def _texts(self, raw: list[bytes]) -> Iterator[str]:
-        """The next lines, of which a row takes as many as it has; they are noted in `raw`."""
-        while (line := self._pull()) is not None:
-            raw.append(line)
-            yield line.decode("utf-8-sig" if self.line + len(raw) == 1 else "utf-8")
+    def _cells(self, line: bytes) -> list[str]:
+        """The cells of the row that begins with a line, none of a blank one."""
+        raw, encoding = [line], "utf-8" if self.line else "utf-8-sig"
+        try:
+            cells = self._parse(line.decode(encoding))
+            if cells is None:
+                raw += self._rest(line)
+                cells = self._parse(b"".join(raw).decode(encoding))
+        except UnicodeDecodeError:
+            raise ValueError("is not UTF-8 text; save it as CSV in UTF-8") from None
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+        finally:
+            self._count(raw)
+        return cells or []
+
+    def _parse(self, text: str) -> list[str] | None:
+        """The cells of a row, None if the last one is not closed; `csv.Error` if it is no row."""
+        is_open = False
+
+        def lines() -> Iterator[str]:
+            nonlocal is_open
+            yield text
+            is_open = True
+
+        reader = csv.reader(lines(), delimiter=self._separator, skipinitialspace=True, strict=True)
+        try:
+            return next(reader)
+        except csv.Error:
+            if is_open:
+                return None
+            raise
+
+    def _rest(self, first: bytes) -> list[bytes]:
+        """The lines after one that leaves a cell open, up to the one that closes it.
+
+        The lines ahead all leave an open cell open, but for the last one if `_closes` is not None.
+        That is so wherever the cell was opened: no line is looked at twice to find its end.
+        """
+        room = _LONGEST - len(first)
+        while self._closes is None and self._ahead_bytes <= room:
+            line = self._next()
+            if line is None:
+                break
+            self._ahead.append(line)
+            self._ahead_bytes += len(line)
+            self._closes = self._closes_cell(line)
+        if not self._closes or self._ahead_bytes > room:
+            raise ValueError(
+                f"a quotation mark opens a cell that is not closed (within {_LONGEST} bytes)"
+            )
+        rest = list(self._ahead)
+        self._begin(self._lines)
+        return rest
+
+    def _closes_cell(self, line: bytes) -> bool | None:
+        """Whether a line closes a cell opened before it; False if such a row cannot be read."""
+        try:
+            return None if self._parse('"' + line.decode()) is None else True
+        except (csv.Error, UnicodeDecodeError):
+            return False
 
     def _pull(self) -> bytes | None:
-        if self._ahead:
-            return self._ahead.popleft()
-        line = next(self._lines, None)
+        if not self._ahead:
+            return self._next()
+        line = self._ahead.popleft()
+        self._ahead_bytes -= len(line)
+        if not self._ahead:
+            self._closes = None
+        return line
+
+    def _next(self) -> bytes | None:
+        line = None if self.unfinished else next(self._lines, None)
         if line is not None and self.may_grow and not line.endswith(b"\n"):
             self.unfinished = True
             return None
@@ -133,8 +187,7 @@ class CsvFile(CsvReader):
             )
         self.digest = self._digest_of(place["bytes"])
         self.bytes, self.line = place["bytes"], place["line"]
-        self._lines = iter(self._file)
-        self._ahead.clear()
+        self._begin(self._file)
 
     def recognises(self, place: Mapping[str, Any]) -> bool:
         """Whether the file begins with the same bytes; it may have grown since."""
@@ -158,18 +211,10 @@ class CsvFile(CsvReader):
         return digest
 
 
-def _why(lines: Sequence[bytes], error: Exception) -> str:
-    """What is wrong with the first of the lines that were taken for one row."""
-    if lines[0].count(b'"') % 2:
-        return f"a quotation mark opens a cell that is not closed ({error})"
-    if isinstance(error, UnicodeDecodeError):
-        return "is not UTF-8 text; save it as CSV in UTF-8"
-    return str(error)
-
-
 def _numbers(names: Sequence[str], cells: Sequence[str]) -> list[float]:
     """The cells as numbers that fit into 32 bits; a `ValueError` says which one is not."""
     try:
+        check_plain("".join(cells))
         values = list(map(float, cells))
     except ValueError:
         values = [_number(name, cell) for name, cell in zip(names, cells, strict=True)]
@@ -190,12 +235,13 @@ def _number(name: str, cell: str) -> float:
         return _TRUTH[word]
     if word in _MISSING:
         return math.nan
-    if _is_number(cell):
-        return float(cell)
-    raise ValueError(
-        f"column {name!r} is {cell!r}, not a number; encode text as numbers (decimals with a "
-        "point), or leave the column out with ignore (--ignore NAME)"
-    )
+    try:
+        return read_number(cell, float)
+    except ValueError:
+        raise ValueError(
+            f"column {name!r} is {cell[:60]!r}, not a number; encode text as numbers (digits 0 to "
+            "9, decimals with a point), or leave the column out with ignore (--ignore NAME)"
+        ) from None
 
 
 def _looks_like_data(names: Sequence[str]) -> bool:
@@ -207,7 +253,7 @@ def _looks_like_data(names: Sequence[str]) -> bool:
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        read_number(cell, float)
     except ValueError:
         return False
     return True

@@ -31,9 +31,10 @@ class ParquetFile(TableReader):
         with closing_on_error(self._file):
             try:
                 self._table = parquet.ParquetFile(self._file)
-            except (ArrowException, OSError) as error:
+                names = self._table.schema_arrow.names
+            except (ArrowException, OSError, ValueError) as error:
                 raise DataError(f"{path} is not a readable Parquet file: {error}") from None
-            super().__init__(str(path), self._table.schema_arrow.names)
+            super().__init__(str(path), names)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on."""
@@ -47,7 +48,7 @@ class ParquetFile(TableReader):
                 first, read = read, read + len(chunk)
                 if read > self.row:
                     yield from self._chunk_rows(chunk.slice(self.row - first), places, label_place)
-        except (ArrowException, OSError) as error:
+        except (ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"{self.source} is damaged: {error}") from None
 
     def place(self) -> dict[str, Any]:

@@ -20,6 +20,10 @@ Row = tuple[Sequence[float] | NDArray[np.float32], Label | None]
 """The values of one row's features, and its label if the table has any."""
 
 
+_LONGEST_LABEL = 256
+"""Characters; NumPy gives each label of a table the room of the longest one."""
+
+
 class TableReader:
     """A table that is read row by row.
 
@@ -75,6 +79,11 @@ class TableReader:
                 raise ValueError("the label is missing")
             return None
         try:
+            if isinstance(value, str) and len(value) > _LONGEST_LABEL:
+                raise ValueError(
+                    f"the label is {value[:30]!r}... with {len(value)} characters, more than "
+                    f"{_LONGEST_LABEL}"
+                )
             return self.as_label(value)
         except ValueError:
             if self.label_needed:

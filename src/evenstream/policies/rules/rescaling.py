@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.core.outputs import InferenceContext, Outputs
+from evenstream.core.criterion import Need
+from evenstream.core.memory import X, Y
+from evenstream.core.outputs import InferenceContext, Outputs, plain_outputs
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -17,6 +19,7 @@ from evenstream.policies.rules.rule import InferenceRule, register_rule
 
 OLD, FIRST, OWN, TOP = "old", "first", "own", "top"
 LEAST = 1e-6
+Measured = Literal["in-training", "afterwards"]
 
 
 @register_rule("rescaled")
@@ -26,11 +29,19 @@ class Rescaled(InferenceRule):
 
     It is μ_first/μ_now · κ_now/κ_first: μ is the mean probability of the class on its own training
     rows, κ the mean probability on top on rows of new classes; first in the task that brought the
-    class, now in this one. Both are summed up in training, over the task's last epoch. A class
-    without rows in memory keeps its probability.
+    class, now in this one. A class without rows in memory keeps its probability.
     """
 
-    needs = frozenset({"boundaries", "memory"})
+    measured: Measured = "in-training"
+    """When both are measured: summed up in training, over the task's last epoch, without extra
+    forwards; or afterwards, with the trained network in eval mode on un-augmented rows: the task's,
+    which are needed once more, and stored ones of the classes that it does not have."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The task's data, too, if it is looked at when all is over."""
+        needs: frozenset[Need] = frozenset({"boundaries", "memory"})
+        return needs | {"second_pass"} if self.measured == "afterwards" else needs
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
         """Classes whose first task is over are old from now on."""
@@ -44,15 +55,19 @@ class Rescaled(InferenceRule):
 
     def after_step(self, step: Step) -> None:
         """Add the probabilities that the step's rows had before the update."""
+        if self.measured == "afterwards":
+            return
         for rows in step.groups:
             logits = step.logits_of(rows)
-            if logits is None:
-                continue
-            p = logits[:, : step.n_classes].softmax(1).double()
-            own = p.gather(1, rows.y.unsqueeze(1)).squeeze(1)
-            self._add(OWN, own, rows.y, step.n_classes)
-            new = rows.y >= self.tensors[OLD]
-            self._add(TOP, p[new].amax(1), torch.zeros_like(rows.y[new]), 1)
+            if logits is not None:
+                self._sum_up(logits[:, : step.n_classes], rows.y)
+
+    def _sum_up(self, logits: Tensor, y: Tensor) -> None:
+        """Add the probabilities of rows, given their logits of the seen classes."""
+        p = logits.softmax(1).double()
+        self._add(OWN, p.gather(1, y.unsqueeze(1)).squeeze(1), y, p.shape[1])
+        new = y >= self.tensors[OLD]
+        self._add(TOP, p[new].amax(1), torch.zeros_like(y[new]), 1)
 
     def _add(self, name: str, values: Tensor, columns: Tensor, width: int) -> None:
         """Add values and their number to the columns of a table of sums."""
@@ -63,12 +78,25 @@ class Rescaled(InferenceRule):
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Keep the two means of each class that was new."""
+        if self.measured == "afterwards":
+            self._measure(learner, data)
         if OWN not in self.tensors:
             return
         own, top = self._mean(OWN), self._mean(TOP)
         first = self.tensors.get(FIRST, own.new_zeros(2, 0))
         new = own[first.shape[1] :]
         self.tensors[FIRST] = torch.cat([first, torch.stack([new, top.expand(len(new))])], 1)
+
+    def _measure(self, learner: LearnerState, data: TaskData | None) -> None:
+        """Sum up over the task's rows and the stored ones of other classes, as they are now."""
+        assert data is not None
+        memory, groups = learner.memory, [(data.raw, data.y)]
+        if len(memory):
+            others = ~torch.isin(memory.field(Y), data.y)
+            groups.append((memory.field(X)[others], memory.field(Y)[others]))
+        for raw, y in groups:
+            if len(y):
+                self._sum_up(plain_outputs(learner, raw)[1], y)
 
     def _mean(self, name: str) -> Tensor:
         """Means of a table; NaN where nothing was added."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstream.files import write_atomically
+from evenstream.printable import printable
 from evenstream.report.charts.canvas import Margins, add_axes, new_figure, settings
 from evenstream.report.charts.style import DARK, LIGHT, Colours
 from evenstream.report.charts.ticks import round_ticks, task_axis
@@ -38,13 +41,14 @@ def save_stream_png(stream: Stream, path: Path | str, *, dark: bool = False) -> 
     The panels of single tasks are the paper's figures of iNaturalist's classes per task and of
     S-CIFAR100's subclasses per superclass.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path, drawn = Path(path), io.BytesIO()
     samples = sum(len(task.train) for task in stream.tasks)
     with settings():
         bins = max(1, min(_BINS, samples // _SAMPLES))
         figure = _draw(stream, profile(stream, bins), DARK if dark else LIGHT)
-        figure.savefig(path, format="png", metadata={"Software": None})
+        figure.savefig(drawn, format="png", metadata={"Software": None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, drawn.getvalue())
     return path
 
 
@@ -59,7 +63,10 @@ def _draw(stream: Stream, found: Profile, colours: Colours) -> Figure:
     def panel(number: int, title: str) -> Axes:
         bottom = size[1] - tops[number] - heights[number]
         ax = add_axes(figure, size, Margins(120, 36, float(tops[number]), bottom), colours)
-        ax.set_title(title, loc="left", color=colours["ink"], fontsize=13, pad=10)
+        shown = ax.set_title(
+            printable(title), loc="left", color=colours["ink"], fontsize=13, pad=10
+        )
+        shown.set_parse_math(False)
         return ax
 
     told = "" if stream.boundaries else ", which the learner is not told"
@@ -125,7 +132,8 @@ def _domains(ax: Axes, per_class: NDArray[Any], names: Sequence[str], colours: C
 def _class_axis(ax: Axes, names: Sequence[str]) -> None:
     """Name the rows, or number them where there is no room for names."""
     if len(names) <= _NAMED:
-        ax.set_yticks(range(len(names)), [shorten(name, 15) for name in names], parse_math=False)
+        shown = [shorten(printable(name), 15) for name in names]
+        ax.set_yticks(range(len(names)), shown, parse_math=False)
     else:
         round_ticks(ax.yaxis, 6)
         ax.set_ylabel("Class")

@@ -59,7 +59,7 @@ def _files(out: Path) -> set[str] | None:
         if found["made by"] != MADE_BY:
             return None
         return {str(name) for name in found["files"] if _NAME.fullmatch(str(name))}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

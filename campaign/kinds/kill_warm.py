@@ -1,0 +1,30 @@
+"""Kill -9 of a fork that needs no start-up, at any moment or right before it changes a file."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+
+from campaign.cases import Case, Reference, besiege, quick_cases, turned
+from campaign.processes import Ended, Operations, die
+
+EACH, FULL = 10, 1000
+
+
+def attack(seed: int, folder: Path) -> None:
+    draw, home = random.Random(seed), folder.parents[1]
+
+    def blow(case: Case, place: Path, expected: Reference) -> Ended:
+        if draw.random() < 0.5:
+            at = draw.randint(1, expected.operations)
+            life = case.live(place, lambda: Operations().watch(at, die))
+        else:
+            life = case.live(place)
+            if not life.ends(draw.random() * expected.seconds):
+                life.hit(signal.SIGKILL)
+        ended = life.end()
+        ended.check((0, -signal.SIGKILL))
+        return ended
+
+    besiege(turned(quick_cases(home), 3 * seed), folder, draw, blow, EACH)

@@ -1,0 +1,36 @@
+"""Whether there is room for what is asked for, before it is taken."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from evenstream.errors import InputError
+
+
+def check_room(what: str, needed: int, device: torch.device) -> None:
+    """Refuse what needs more memory than there is here; devices other than the CPU say so."""
+    if device.type != "cpu":
+        return
+    left = _bytes_left()
+    if needed > left:
+        room = f"{needed / 1e9:,.1f} GB of memory, and {left / 1e9:,.1f} GB are left here"
+        raise InputError(f"{what} would need {room}; keep fewer")
+
+
+def _bytes_left() -> float:
+    """Memory that is not in use; all that there is, or infinite, where the system does not tell."""
+    with suppress(OSError):
+        told = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
+        found = re.findall(r"(?:MemAvailable|SwapFree): *(\d+)", told)
+        if found:
+            return 1024 * sum(map(int, found))
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
