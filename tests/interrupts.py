@@ -58,7 +58,7 @@ def campaign(spec, interrupts, *, handler=signal.default_int_handler, again=0.0,
                 learner = new()
                 continue
             found["made" if learner.step > step else "not made"] += 1
-            modules = learner.network.modules() if learner.network else ()
+            modules = learner.network.modules() if learner.built else ()
             found["mode"] += not all(module.training for module in modules)
             found["generator"] += not torch.equal(torch.get_rng_state(), outside)
             found["handler"] += after is not handler

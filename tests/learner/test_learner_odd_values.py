@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from evenstream import Learner
+from evenstream.core import room
 from evenstream.errors import CheckpointError, InputError
-from evenstream.learner import room
-from evenstream.methods import make_method
+from evenstream.methods import ER
 from odd_values import ODD, refused_or_taken
 from small_streams import DIM, Noisy, blobs, class_stream, feed, images, small
 
@@ -106,7 +106,7 @@ def test_what_load_is_given_beside_the_place(tmp_path):
 def test_a_method_and_a_module_can_be_used_again_after_a_load_that_failed(tmp_path):
     learner = feed(small("er", Noisy()), class_stream(2))
     learner.save(tmp_path)
-    method, module = make_method("er"), Noisy()
+    method, module = ER(), Noisy()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     with pytest.raises(CheckpointError, match="shape"):
         Learner.load(tmp_path, Noisy(width=9), method=method)

@@ -48,7 +48,7 @@ def test_threads_that_read_do_not_change_what_is_learned(method, model, tmp_path
         while not ended.is_set():
             assert len(learner.predict(x)) == 5
             assert learner.predict_proba(x).shape[1] <= len(learner.labels)
-            assert learner.fingerprint() and learner.state()["step"] <= learner.step
+            assert learner.fingerprint() and learner.state()["progress"]["step"] <= learner.step
             reads += 1
 
     def save():
@@ -138,7 +138,7 @@ def test_a_child_gets_whole_learners_while_another_thread_uses_them():
         if child == 0:
             signal.alarm(60)
             whole = learner.step == 0 or learner.fingerprint() == states[learner.step]
-            whole = whole and (not learner.network or learner.network.training)
+            whole = whole and (not learner.built or learner.network.training)
             learner.learn(*STREAM[learner.step])
             other.learn(*STREAM[0])
             os._exit(0 if whole and learner.fingerprint() == states[learner.step] else 1)

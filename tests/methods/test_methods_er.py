@@ -7,7 +7,7 @@ from method_samples import Group, assert_value, numpy_loss, step_of
 from torch import nn
 
 from evenstream import LogitAdjustedSoftmax
-from evenstream.methods import make_method
+from evenstream.composition import compose
 from small_streams import class_stream, feed, images, parameters, same, small
 
 INCOMING = [[1.0, 0, 2], [0, 3, 1], [1, 1, 0]], [2, 0, 2]
@@ -18,12 +18,12 @@ SUM = "reduction=sum-of-means"
 
 def loss_of(spec, *groups):
     """The loss, with every label of the step observed if there is an adjustment."""
-    method, step = make_method(spec), step_of(*groups)
-    if method.adjustment is not None:
-        criterion = LogitAdjustedSoftmax(method.adjustment.tau)
+    composition, step = compose(spec), step_of(*groups)
+    criterion = composition.criterion
+    if isinstance(criterion, LogitAdjustedSoftmax):
         criterion.observe(torch.cat([group.y for group in groups]), groups[0].x.shape[1])
         step.ce = criterion.score
-    return method.loss(step)
+    return composition.method.loss(step)
 
 
 @pytest.mark.parametrize("forwards", ["joint", "separate"])

@@ -77,7 +77,7 @@ def test_statistics_measured_afterwards_are_those_of_the_trained_network():
     assert {0, 1} <= set(y.tolist())
     now = [probabilities(stored[y == c])[:, c].mean() for c in (0, 1)]
     expected = [first[c] / now[c] * confident_now / confident_first for c in (0, 1)]
-    found = learner.method.inference.prepare(None).exp()
+    found = learner.composition.rule.prepare(None).exp()
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert same(parameters(learner), parameters(after_tasks("er", memory=8)))
 

@@ -97,7 +97,7 @@ def test_a_longer_window_lets_recent_classes_be_negatives():
     for window in (1, 2):
         learner, (x, _) = small(f"las:window={window}"), blobs(4)
         for batch in labels[:2]:
-            before = learner.network and learner.network.head.weight.detach().clone()
+            before = learner.built and learner.network.head.weight.detach().clone()
             learner.learn(x, batch)
         moved_rows.append(not torch.equal(learner.network.head.weight[:2], before))
     assert moved_rows == [False, True]

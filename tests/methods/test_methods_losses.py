@@ -223,7 +223,7 @@ def test_ss_il_worked_parts_without_tasks():
 def test_ss_il_worked_numbers_with_replayed_rows_over_all_seen_classes():
     rows = [[1.0, 0, 2, 0.5], [0.2, 0.4, 0, 1], [0.3, 1.2, 4, -1], [1, 0, 0.5, 2]]
     incoming, replayed = Group(rows[:2], [2, 3]), Group(rows[2:], [1, 3])
-    loss = make_method("ss-il:replayed=seen").loss(step_of(incoming, replayed))
+    loss = compose("ss-il:replayed=seen").method.loss(step_of(incoming, replayed))
     present = np.array([0, 0, 1, 1])
     expected = np.concatenate(
         [numpy_loss(rows[:2], [2, 3], present), numpy_loss(rows[2:], [1, 3])]

@@ -113,14 +113,15 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
             learner.label_map.load_state(state["labels"])
         with entry("progress"):
             learner.progress.load_state(state["progress"])
-        with entry("criterion"):
-            learner.criterion.load_state(state["criterion"])
-        with entry("memory"):
-            learner.memory.load_state(state["memory"])
         with entry("network"):
             network = _network(learner, state["network"])
-        _check_memory(learner)
-        _check_pending(learner)
+        with entry("memory"):
+            learner.memory.load_state(state["memory"])
+            _check_memory(learner)
+        with entry("pending"):
+            _check_pending(learner)
+        with entry("criterion"):
+            learner.criterion.load_state(state["criterion"])
         for index, part in enumerate(learner.composition.parts):
             with entry(f"part{index}"):
                 part.load_state(state[f"part{index}"], learner)
@@ -178,18 +179,16 @@ def _network(learner: Engine, saved: dict[str, Any] | None) -> dict[str, Any] | 
 
 def _check_memory(learner: Engine) -> None:
     memory = learner.memory
-    with entry("memory"):
-        if len(memory.class_counts) > len(learner.label_map):
-            raise ValueError("it holds classes that have no label")
-        if memory.size and InputKind.of(memory.field(X)) != learner.input_kind:
-            raise ValueError("it holds samples of another shape or dtype than the inputs")
+    if len(memory.class_counts) > len(learner.label_map):
+        raise ValueError("it holds classes that have no label")
+    if memory.size and InputKind.of(memory.field(X)) != learner.input_kind:
+        raise ValueError("it holds samples of another shape or dtype than the inputs")
 
 
 def _check_pending(learner: Engine) -> None:
-    with entry("pending"):
-        for rows, labels in learner.progress.pending:
-            if len(rows) != len(labels) or InputKind.of(rows) != learner.input_kind:
-                raise ValueError("its rows are not those of its labels")
+    for rows, labels in learner.progress.pending:
+        if len(rows) != len(labels) or InputKind.of(rows) != learner.input_kind:
+            raise ValueError("its rows are not those of its labels")
 
 
 def _check_module(module: nn.Module, saved: dict[str, Any]) -> None:

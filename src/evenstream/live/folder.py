@@ -19,7 +19,7 @@ from evenstream.entries import entry
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.files import exclusive
 from evenstream.learner.learner import Learner
-from evenstream.learner.persistence import fingerprint, load_learner_state
+from evenstream.learner.persistence import fingerprint, load_learner_state, of_this_version
 from evenstream.live.tally import Tally
 from evenstream.methods import METHODS
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
@@ -98,6 +98,7 @@ def _holds_a_run(folder: Path) -> EvenstreamError:
 
 def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
     """Let a new learner go on from a saved state; one that has learned must be there already."""
+    state = of_this_version(state)
     with entry("options"):
         options = {**state["options"], "device": learner.options.device}
         model = learner.model if isinstance(learner.model, str) else None
@@ -109,13 +110,13 @@ def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
             f"{folder} holds a learner that was made with other options; make this one with the "
             f"same, use Learner.load, or choose another folder"
         )
-    if learner.network is None and not learner.step:
+    if not (learner.built or learner.step):
         load_learner_state(learner, state)
     elif learner.fingerprint() != fingerprint({**state, "options": options}):
         if learner.method.name in METHODS and isinstance(learner.model, str):
             Learner.from_state(state, device=learner.options.device)  # it may be a damaged one
         raise InputError(
-            f"{folder} holds another state (step {state['step']}) of this learner (step "
+            f"{folder} holds another state of this learner (step {state['progress']['step']}, not "
             f"{learner.step}). If another process has gone on with it meanwhile, run the command "
             "again; in a program, pass a new learner, which goes on from there, or another folder"
         )
