@@ -32,7 +32,7 @@ def test_list_of_methods_has_slots_needs_cost_and_paper_and_fits(run, monkeypatc
     for name, cls in METHODS.items():
         for part in (cls.citation, cls.cost, *compose(name).method.needs):
             assert part in words
-    assert "retrieve: maximally interfered; update: reservoir; predict: arg max" in words
+    assert "retrieve: maximally interfered; store: reservoir; predict: arg max" in words
     assert "clib, clib-las" in words
     assert "er-posthoc-las" not in words
 

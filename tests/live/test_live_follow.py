@@ -292,7 +292,7 @@ def test_a_folder_with_another_learner_is_refused(tmp_path):
             follow(other, stream(), tmp_path / "out")
     gone_on = Learner.load(tmp_path / "out")
     gone_on.learn(*stream()[4])
-    with pytest.raises(InputError, match=r"another state \(step 4\) of this learner \(step 5\)"):
+    with pytest.raises(InputError, match=r"another state of this learner \(step 4, not 5\)"):
         follow(gone_on, stream(), tmp_path / "out")
 
 

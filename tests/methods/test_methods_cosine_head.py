@@ -101,5 +101,5 @@ def test_er_cba_looks_ahead_through_the_cosine_head():
 def test_the_head_is_a_part_of_the_name():
     assert compose("er-las:head=cosine").text == "er-las:head=cosine"
     assert compose("er-ace:head=cosine,mask=reference").text == "er-ace:mask=reference,head=cosine"
-    with pytest.raises(InputError, match="options of head=cosine"):
+    with pytest.raises(InputError, match="option of head=cosine"):
         compose("er:head_scale=3")

@@ -97,6 +97,7 @@ def test_a_method_need_not_be_registered(tmp_path):
 
 def test_a_method_is_of_one_learner():
     for part in ({"method": ER()}, {"criterion": LogitAdjustedSoftmax()}, {"predict": ArgMax()}):
+        part = {"method": "er"} | part
         small(**part)
         with pytest.raises(InputError, match="belongs to another learner"):
             small(**part)
@@ -116,7 +117,7 @@ def options(**fields):
 
 
 def test_options_that_are_taken():
-    with pytest.raises(InputError, match="'head_scale' of method own is one of its head, too"):
+    with pytest.raises(InputError, match="'head_scale' of method own is one of its head"):
         register("own")(options(head_scale=1.0))
     register("own")(options(tau=4.0))
     assert compose("own:tau=2").method.tau == 2
@@ -238,7 +239,7 @@ def test_the_command_line_and_its_workers_find_them(tmp_path):
     [
         ("nowhere", "", "plugin nowhere, named by EVENSTREAM_PLUGINS, fails on import: ModuleNot"),
         ("plug.py", "1 / 0", "fails on import: ZeroDivisionError: division by zero"),
-        ("plug.py", PLUGIN.replace("my-er", "er"), "a method named 'er' is registered already"),
+        ("plug.py", PLUGIN.replace("my-er", "er"), "method 'er' is registered already"),
     ],
 )
 def test_plugins_that_cannot_be_imported(tmp_path, monkeypatch, plugins, text, message):

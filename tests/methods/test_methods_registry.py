@@ -215,7 +215,7 @@ def test_a_class_of_ones_own_takes_no_name_of_ours_by_chance(registered):
     """A class `ER` of a user's is not evenstream's; a notebook's cell that runs twice is itself."""
     ours = METHODS["er"]
     with pytest.raises(
-        InputError, match=r"'er' is registered already \(evenstream.methods.er.PlainER\)"
+        InputError, match=r"'er' is registered already \(evenstream.methods.er.ER\)"
     ):
         register("er")(type("ER", (Method,), {"__module__": "__main__"}))
     assert METHODS["er"] is ours
@@ -247,7 +247,7 @@ def test_a_method_must_write_a_loss():
     ],
 )
 def test_adjustments_build_their_criterion(prior, kind):
-    criterion = LogitAdjustment(tau=2, window=3, prior=prior, decay=0.5).build(seed=1)
+    criterion = LogitAdjustment(tau=2, window=3, prior=prior, decay=0.5).build()
     assert isinstance(criterion, LogitAdjustedSoftmax) and isinstance(criterion.prior, kind)
     assert criterion.tau == 2
     if prior == "window":
@@ -261,4 +261,4 @@ def test_adjustments_build_their_criterion(prior, kind):
 )
 def test_bad_adjustments_are_refused(options):
     with pytest.raises(InputError):
-        LogitAdjustment(**options)
+        LogitAdjustment(**options).build()

@@ -146,7 +146,8 @@ def test_a_task_end_that_is_cut_off_is_made_again_from_just_before(
             start_run(config, tmp_path / "cut")
     assert has_checkpoint(tmp_path / "cut/checkpoint")
     saved = read_checkpoint(tmp_path / "cut/checkpoint")
-    assert saved["learner"]["step"] == 2 * STEPS and saved["learner"]["in_task"]
+    assert saved["learner"]["progress"]["step"] == 2 * STEPS
+    assert saved["learner"]["progress"]["in_task"]
     trained = []
     real = runner._Run._learn
     monkeypatch.setattr(
@@ -167,7 +168,7 @@ def test_what_happens_between_batches_is_training_time(table, tmp_path, peeking,
 def test_hooks_of_a_run(table, tmp_path, peeking):
     start_run(small_config(table, "peeking", epochs=3), tmp_path / "run")
     saved = read_checkpoint(tmp_path / "run/checkpoint")
-    assert int(saved["learner"]["parts"][0]["tensors"]["epochs"]) == 2 * 3
+    assert int(saved["learner"]["part0"]["tensors"]["epochs"]) == 2 * 3
 
 
 def test_streams_without_boundaries_have_one_epoch(table, tmp_path):

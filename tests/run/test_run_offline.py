@@ -36,7 +36,7 @@ def test_stopped_and_killed_equals_uninterrupted(table, tmp_path, monkeypatch, m
         with monkeypatch.context() as patch, pytest.raises(Killed):
             patch.setattr(TaskEndTeacher, "on_task_end", kill)
             resume_run(cut)
-        saved = read_checkpoint(cut / "checkpoint")["learner"]
+        saved = read_checkpoint(cut / "checkpoint")["learner"]["progress"]
         assert saved["in_task"] and saved["task"] == 1
         if "second_pass" in learner.needs:
             assert saved["step"] == 4 * STEPS, "no checkpoint just before the task's end"

@@ -141,4 +141,4 @@ def test_time_goes_on_counting(table, tmp_path):
 def test_loss_that_is_not_finite_ends_the_run_without_losing_it(table, tmp_path):
     with pytest.raises(EvenstreamError, match="the loss is"):
         start_run(small_config(table, lr=1e30, checkpoint_every=1), tmp_path / "run")
-    assert read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]["step"] >= 1
+    assert read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]["progress"]["step"] >= 1

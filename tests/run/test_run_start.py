@@ -63,7 +63,7 @@ def test_joint_sees_all_classes_from_the_start(table, tmp_path):
     with pytest.raises(Interrupted):  # in what would be the first task
         start_run(small_config(table, "joint"), tmp_path / "run", stop=StopAfter(5))
     saved = read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]
-    assert saved["step"] == 5
+    assert saved["progress"]["step"] == 5
     assert set(saved["labels"]) == {f"kind {c}" for c in range(4)}
     found = resume_run(tmp_path / "run")
     first_step = next(iter(read_events(tmp_path / "run")))
@@ -190,8 +190,8 @@ def test_streams_without_boundaries_never_tell_them(table, tmp_path, monkeypatch
     for name in ("start_task", "end_task"):
         monkeypatch.setattr(Learner, name, told)
     found = start_run(small_config(table, "fine-tune", batch=3), tmp_path / "run")
-    learner = read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]
-    assert (learner["task"], learner["in_task"], learner["task_counts"]) == (-1, False, None)
+    told = read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]["progress"]
+    assert (told["task"], told["in_task"], told["task_counts"]) == (-1, False, None)
     assert (found["steps"], found["samples"]) == (27, 80)  # one short batch, at the very end
     rows = [event["rows"] for event in read_events(tmp_path / "run") if "rows" in event]
     assert rows == [3] * 26 + [2]

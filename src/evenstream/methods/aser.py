@@ -15,7 +15,7 @@ from evenstream.core.outputs import plain_batches
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.shapley import knn_shapley
 from evenstream.policies.retrieval import Retrieval, Uniform
@@ -26,7 +26,7 @@ Friends = Literal["any", "others"]
 
 @register("aser")
 @dataclass
-class ASER(ER):
+class ASER(Replay):
     """Replay samples that support the memory yet oppose the incoming batch; evict low values."""
 
     citation = "Shim et al., Adversarial Shapley Value Experience Replay, 2021"

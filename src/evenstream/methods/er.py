@@ -13,10 +13,9 @@ from evenstream.methods.base import Method, register
 
 
 @dataclass
-class ER(Method):
+class Replay(Method):
     """Mix each batch with stored samples, minimise cross-entropy over both: what others extend."""
 
-    name = "er"
     citation = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning, 2019"
     cost = "F(b+m) + G(b+m)"
 
@@ -28,7 +27,7 @@ class ER(Method):
 
 @register("er")
 @dataclass
-class PlainER(ER):
+class ER(Replay):
     """Mix each batch with stored samples, minimise cross-entropy over both."""
 
     reduction: Literal["mean", "sum-of-means"] = "mean"

@@ -13,12 +13,12 @@ from torch import Tensor
 from evenstream.bounds import Factor, Within
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 
 
 @register("er-cbl")
 @dataclass
-class ERCBL(ER):
+class ERCBL(Replay):
     """ER with the class-balanced loss: rare classes of the batch weigh more."""
 
     citation = "Cui et al., Class-Balanced Loss Based on Effective Number of Samples, 2019"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.methods.parts.balanced import slots_per_class
 
 
 @register("er-down")
 @dataclass
-class ERDown(ER):
+class ERDown(Replay):
     """Keep at most k = max(1, m / seen classes) incoming rows of each class for training."""
 
     citation = "the paper's under-sampling baseline"

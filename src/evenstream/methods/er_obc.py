@@ -18,7 +18,7 @@ from evenstream.core.randomness import derive_seed
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.methods.parts.balanced import balanced_slots
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.policies.retrieval import draw_distinct
@@ -28,7 +28,7 @@ SURROGATE = "surrogate"
 
 @register("er-obc")
 @dataclass
-class EROBC(ER):
+class EROBC(Replay):
     """ER, then a second step for head weight and bias only; the extractor does not move.
 
     The correction always uses plain cross-entropy: it is a remedy for the same bias, on rows as

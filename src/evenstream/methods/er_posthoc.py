@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from evenstream.bounds import Factor, Share
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.policies.rules import InferenceRule, PostHocCorrection
 from evenstream.policies.rules.post_hoc import NOT_TWICE
 
 
 @register("er-posthoc")
 @dataclass
-class ERPostHoc(ER):
+class ERPostHoc(Replay):
     """ER, then subtract τ·log(class frequency) from the logits at prediction: `er@post-hoc`.
 
     The paper names the correction but not whose frequencies. Here they are those of the rows that

@@ -10,14 +10,14 @@ from evenstream.core.memory import Y
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.policies.retrieval import Retrieval
 
 
 @register("er-up")
 @dataclass
-class ERUp(ER):
+class ERUp(Replay):
     """Keep the incoming batch; draw q = ceil(b / present classes) rows of every other class."""
 
     citation = "the paper's over-sampling baseline"

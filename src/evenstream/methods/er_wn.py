@@ -11,13 +11,13 @@ from evenstream.bounds import Factor
 from evenstream.core.heads import Head
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.policies.rules import InferenceRule, NormalisedWeights
 
 
 @register("er-wn")
 @dataclass
-class ERWN(ER):
+class ERWN(Replay):
     """ER whose head is normalised after training, so that no class wins by a longer weight.
 
     The paper says only that weights are normalised; doing so at test time is Kang et al.'s way.

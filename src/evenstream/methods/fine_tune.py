@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 
 
 @register("fine-tune")
 @dataclass
-class FineTune(ER):
+class FineTune(Replay):
     """Minimise cross-entropy on each incoming batch; forgets what the stream no longer shows."""
 
     citation = "the paper's lower bound"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.policies.rules import InferenceRule
 from evenstream.policies.rules.rescaling import Measured, Rescaled
 
 
 @register("il2m")
 @dataclass
-class IL2M(ER):
+class IL2M(Replay):
     """ER with a dual memory: samples, and how confident the network was when classes were new."""
 
     citation = "Belouadah and Popescu, IL2M: Class Incremental Learning With Dual Memory, 2019"

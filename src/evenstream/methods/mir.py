@@ -17,7 +17,7 @@ from evenstream.core.rows import Rows
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
 from evenstream.policies.retrieval import Retrieval, Uniform, draw_distinct
@@ -58,7 +58,7 @@ class MaximallyInterfered(Retrieval):
 
 @register("mir")
 @dataclass
-class MIR(ER):
+class MIR(Replay):
     """Replay what the incoming batch would interfere with most; otherwise as ER."""
 
     citation = "Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, 2019"

@@ -13,7 +13,7 @@ from evenstream.core.classifier import evaluation_mode
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.methods.parts.per_sample import (
     full_gradients,
     head_gradients,
@@ -29,7 +29,7 @@ GRADIENTS = {
 
 @register("ocs")
 @dataclass
-class OCS(ER):
+class OCS(Replay):
     """Coreset selection by gradients: similarity - diversity + τ · affinity with the memory."""
 
     citation = "Yoon et al., Online Coreset Selection for Rehearsal-Based Continual Learning, 2022"

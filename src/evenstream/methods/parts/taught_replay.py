@@ -8,14 +8,14 @@ from torch import Tensor
 
 from evenstream.bounds import Factor, Fading
 from evenstream.core.step import Step
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.policies.teachers import MovingAverageTeacher, TaskEndTeacher, Teacher
 
 FeaturesAndLogits = tuple[Tensor, Tensor]
 
 
 @dataclass
-class TaughtReplay(ER):
+class TaughtReplay(Replay):
     """ER plus a distance to the teacher's features or logits: a subclass says which.
 
     Without a teacher, before the first task's end, it is ER. Logit Adjusted Softmax changes the
