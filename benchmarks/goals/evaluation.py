@@ -13,7 +13,6 @@ from benchmarks.goals.step import NO_BF16
 from benchmarks.line import Line
 from benchmarks.timing import Patience, alternate
 from evenstream.core.outputs import PREDICT_BATCH
-from evenstream.options import DTYPES
 
 NETWORK, IMAGES, STEPS_BETWEEN_SAVES = "slim-resnet18", 1024, 157
 """157 steps are a task of CIFAR-100 in ten tasks: there is a checkpoint after each."""
@@ -29,7 +28,7 @@ def lines(patience: Patience) -> Iterator[Line]:
         with torch.no_grad():
             return torch.cat([plain(x.float() / 255) for x in torch.split(images, PREDICT_BATCH)])
 
-    slow = "" if DTYPES[learner.options.dtype] == torch.bfloat16 else NO_BF16
+    slow = "" if learner.options.dtype == "bfloat16" else NO_BF16
 
     def ours() -> object:
         return learner.predict_indices(images)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from benchmarks import parts
 from benchmarks.line import Line
 from benchmarks.timing import Patience, Ratio, alternate, take_turns
-from evenstream.options import DTYPES
 
 NO_BF16 = "no fast bfloat16"
 
@@ -22,7 +19,7 @@ def lines(patience: Patience) -> Iterator[Line]:
         shape = parts.SHAPES[network]
         plain = parts.bare_step(parts.plain_baseline(network), rows, shape)
         name = f"bare fp32 NCHW / er-las step, {network}"
-        slow = "" if DTYPES[learner.options.dtype] == torch.bfloat16 else NO_BF16
+        slow = "" if learner.options.dtype == "bfloat16" else NO_BF16
         bare = parts.bare_step(parts.bare_twin(learner), rows, shape)
         times = take_turns(plain, step, bare, patience=patience.times(factor), warm_up=1)
         ratio = Ratio.of(times[0], times[1])

@@ -1,4 +1,7 @@
-"""The options of a learner that are independent of its method, checked once, saved with it."""
+"""Training options: declared here, once, for learners, runs, sweeps and the command line.
+
+A new option is a field of `TrainingOptions`, an argument of `Learner`, and the code that obeys it.
+"""
 
 from __future__ import annotations
 
@@ -8,60 +11,51 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, Literal
 
-import numpy as np
-import torch
-
-from evenstream.core.optimizers import OPTIMIZERS
 from evenstream.errors import InputError, shown
 
 MOST = 2**40
 """Of all counts, so that no size in bytes, which has 63 bits, can overflow."""
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = ("float32", "bfloat16")
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
+DType = Literal["auto", "float32", "bfloat16"]
 LONGEST_SEED = 10_000
 """Bits of a seed that checkpoints can still write and read."""
 _TOO_LARGE = 2**63
-_LARGEST_FLOAT32 = torch.finfo(torch.float32).max
+LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
-@dataclass(frozen=True)
-class Options:
-    """See `Learner` for what each option means."""
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """What a learner and a run have in common, checked when it is made."""
 
-    memory: int
-    lr: float
-    batch: int
-    replay_batch: int
-    optimizer: str
-    momentum: float
-    weight_decay: float
-    seed: int
-    device: str
-    dtype: str
-    augment: str
-    mean: tuple[float, ...] | None
-    std: tuple[float, ...] | None
-    accumulate: int
-    scope: Literal["seen", "all"]
-    head_size: int
+    memory: int = 1000
+    """Samples kept for replay; 0 means none."""
+    batch: int = 32
+    """Samples that arrive in each step."""
+    replay_batch: int = 32
+    """Stored samples replayed in each step."""
+    lr: float = 0.03
+    """Learning rate."""
+    optimizer: str = "sgd"
+    """sgd, adam, adamw, or one that a plugin registers."""
+    momentum: float = 0.0
+    """Of sgd."""
+    weight_decay: float = 0.0
+    """Of any optimiser."""
+    augment: str = "none"
+    """none, or parts joined by +: crop, flip, resized-crop, jitter, gray."""
+    scope: Literal["seen", "all"] = "seen"
+    """Classes in the softmax: those seen so far, or all that the stream will have."""
+    seed: int = 0
+    """Everything random derives from it."""
+    device: str = "cpu"
+    """cpu, cuda, cuda:1, ..."""
+    dtype: DType = "auto"
+    """auto is bfloat16 on CPUs with AMX, else float32."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("memory", 0),
-            ("batch", 1),
-            ("replay_batch", 0),
-            ("accumulate", 1),
-            ("head_size", 0),
-        ):
-            given = getattr(self, name)
-            number = plain_number(given)
-            if not (isinstance(number, int) and number >= least):
-                raise InputError(
-                    f"{name} must be a whole number of {least} or more, got {shown(given)}"
-                )
-            if number > MOST:
-                raise InputError(f"{name} must be {MOST:,} at most, got {shown(given)}")
-            object.__setattr__(self, name, number)
+        for name, least in (("memory", 0), ("batch", 1), ("replay_batch", 0)):
+            self._count(name, least)
         seed = plain_number(self.seed)
         if not isinstance(seed, int) or seed.bit_length() > LONGEST_SEED:
             raise InputError(
@@ -72,7 +66,7 @@ class Options:
         for name in ("lr", "momentum", "weight_decay"):
             given = getattr(self, name)
             number = plain_number(given)
-            if number is None or not 0 <= number <= _LARGEST_FLOAT32:
+            if number is None or not 0 <= number <= LARGEST_FLOAT32:
                 raise InputError(
                     f"{name} must be a finite number of 0 or more that float32 can hold, "
                     f"got {shown(given)}"
@@ -80,15 +74,41 @@ class Options:
             # a Python integer stays one: the fingerprints of earlier saves have it
             keeps = type(given) is int and number < _TOO_LARGE
             object.__setattr__(self, name, number if keeps else float(number))
-        for name, known, or_else in (
-            ("optimizer", OPTIMIZERS, ""),
-            ("dtype", DTYPES, "auto or "),
-            ("scope", ("seen", "all"), ""),
-        ):
+        for name, known in (("dtype", ("auto", *DTYPES)), ("scope", ("seen", "all"))):
             value = getattr(self, name)
             if not (isinstance(value, str) and value in known):
-                known_ones = ", ".join(known)
-                raise InputError(f"{name} must be {or_else}one of {known_ones}, got {shown(value)}")
+                raise InputError(f"{name} must be one of {', '.join(known)}, got {shown(value)}")
+
+    def _count(self, name: str, least: int) -> None:
+        """Check a whole number, and make it a plain one."""
+        given = getattr(self, name)
+        number = plain_number(given)
+        if not (isinstance(number, int) and number >= least):
+            raise InputError(
+                f"{name} must be a whole number of {least} or more, got {shown(given)}"
+            )
+        if number > MOST:
+            raise InputError(f"{name} must be {MOST:,} at most, got {shown(given)}")
+        object.__setattr__(self, name, number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TrainingOptions):
+    """All options of a learner but what it is composed of; in a run the stream decides these."""
+
+    mean: tuple[float, ...] | None = None
+    """Per channel, subtracted after scaling uint8 to 0..1."""
+    std: tuple[float, ...] | None = None
+    """Per channel, divided by."""
+    accumulate: int = 1
+    """Rows to gather before a step is made."""
+    head_size: int = 0
+    """Rows of the head made in advance."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._count("accumulate", 1)
+        self._count("head_size", 0)
         if self.scope == "all" and not self.head_size:
             raise InputError("scope='all' needs head_size, the total number of classes")
 
@@ -99,8 +119,8 @@ def plain_number(value: Any) -> int | float | None:
     Checkpoints hold no others. None for what is not a number, booleans included.
     """
     try:
-        if isinstance(value, (torch.Tensor, np.ndarray)) and value.ndim == 0:
-            value = value.item()
+        if getattr(value, "ndim", None) == 0 and not isinstance(value, Real):
+            value = value.item()  # of a tensor or an array
         if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
             return None
         return int(value) if isinstance(value, Integral) else float(value)
@@ -108,24 +128,3 @@ def plain_number(value: Any) -> int | float | None:
         return math.inf
     except (RuntimeError, TypeError, ValueError):  # without values; a time span; signalling NaN
         return None
-
-
-def resolve_device(device: str | torch.device) -> torch.device:
-    """Check that the device exists here."""
-    why: object = "it is not the name of a device"
-    try:
-        if isinstance(device, (str, torch.device)):
-            resolved = torch.device(device)
-            torch.zeros(1, device=resolved).item()  # "meta" has no numbers to return
-            return resolved
-    except (RuntimeError, AssertionError, ImportError) as error:
-        why = error
-    raise InputError(f"device {shown(device)} cannot be used here: {why}") from None
-
-
-def resolve_dtype(dtype: str, device: torch.device) -> str:
-    """Turn "auto" into bfloat16 on a CPU with AMX (2 to 4 times faster there), else float32."""
-    if not (isinstance(dtype, str) and dtype == "auto"):
-        return dtype
-    has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    return "bfloat16" if device.type == "cpu" and has_amx() else "float32"

@@ -26,6 +26,7 @@ from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, StopFlag
 from evenstream.learner.learner import Learner
 from evenstream.networks.weights import file_digest, pack_weights
+from evenstream.options import DType
 from evenstream.run.config import PRETRAINING, TomlSettings
 from evenstream.run.data_identity import describe_data
 from evenstream.run.environment import record_session
@@ -64,7 +65,7 @@ class PretrainConfig(TomlSettings):
     weight_decay: float = 1e-4
     seed: int = 0
     device: str = "cpu"
-    dtype: str = "auto"
+    dtype: DType = "auto"
     threads: int = 1
     corrupt: Literal["stop", "skip"] = "stop"
     checkpoint_every: int = 500

@@ -6,8 +6,12 @@ together is here; what the names mean is known further up.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
+import inspect
+import itertools
+import textwrap
 import typing
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -17,6 +21,8 @@ from evenstream.numerals import read_number
 
 LAS = "-las"
 """Behind a method's name: with Logit Adjusted Softmax."""
+METAVARS = {int: "INT", float: "FLOAT", str: "NAME"}
+"""How help calls a value of a type."""
 
 
 def split_options(text: str) -> tuple[str, str]:
@@ -143,3 +149,29 @@ def _read(what: str, text: str, kind: Any) -> Any:
         return read_number(text, kind)
     except ValueError:
         raise InputError(f"{what} must be a number ({kind.__name__}), got {text!r}") from None
+
+
+def field_docs(cls: type) -> dict[str, str]:
+    """What the strings below the fields of a class, and of those it extends, say about them."""
+    found: dict[str, str] = {}
+    for each in reversed(cls.__mro__):
+        found |= _own_field_docs(each)
+    return found
+
+
+def _own_field_docs(cls: type) -> dict[str, str]:
+    """The string literals that follow the fields of a class in its source, if that is there."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError):
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(below.value.value)
+        for field, below in itertools.pairwise(body.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }

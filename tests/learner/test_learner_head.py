@@ -11,8 +11,8 @@ from torch import nn
 from evenstream.core.classifier import Classifier
 from evenstream.core.heads import GrowingHead
 from evenstream.core.optimizers import (
+    OPTIMIZERS,
     load_optimizer_state,
-    make_optimizer,
     optimizer_state,
     replace_parameter,
 )
@@ -107,9 +107,14 @@ def test_scope_all_does_not_touch_them_with_logit_adjustment():
 # ---- the optimiser -------------------------------------------------------------------------------
 
 
+def made(name, layer, momentum=0.0, weight_decay=0.0):
+    groups = {"head": list(layer.parameters())}
+    return OPTIMIZERS.find(name)(groups, lr=0.1, momentum=momentum, weight_decay=weight_decay)
+
+
 def trained(name, **options):
     layer = nn.Linear(3, 2)
-    optimizer = make_optimizer(name, layer.parameters(), lr=0.1, **options)
+    optimizer = made(name, layer, **options)
     for _ in range(3):
         optimizer.zero_grad()
         layer(torch.randn(5, 3)).pow(2).sum().backward()
@@ -141,7 +146,7 @@ def test_state_is_carried_over_and_padded_with_zeros(name, options, entries):
 
 def test_a_parameter_without_state_is_just_replaced():
     layer = nn.Linear(3, 2)
-    optimizer = make_optimizer("adam", layer.parameters(), lr=0.1)
+    optimizer = made("adam", layer)
     new = nn.Parameter(torch.zeros(4, 3))
     replace_parameter(optimizer, layer.weight, new)
     assert optimizer.param_groups[0]["params"][0] is new and not optimizer.state
@@ -154,7 +159,7 @@ def test_a_loaded_optimizer_goes_on_alone(name, options):
     layer, optimizer = trained(name, **options)
     twin = nn.Linear(3, 2)
     twin.load_state_dict(layer.state_dict())
-    other = make_optimizer(name, twin.parameters(), lr=0.1, **options)
+    other = made(name, twin, **options)
     load_optimizer_state(other, optimizer_state(optimizer))
     x = torch.randn(5, 3)
     for module, own in ((layer, optimizer), (twin, other)):  # one after the other
@@ -167,7 +172,7 @@ def test_a_loaded_optimizer_goes_on_alone(name, options):
 
 def test_unknown_optimizer():
     with pytest.raises(UnknownName, match=r"adma.*adam"):
-        make_optimizer("adma", [], lr=0.1)
+        small(optimizer="adma")
 
 
 # ---- one row with BatchNorm ----------------------------------------------------------------------

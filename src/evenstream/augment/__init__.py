@@ -19,8 +19,18 @@ from evenstream.augment.crop import Crop
 from evenstream.augment.flip import Flip
 from evenstream.augment.gray import Gray
 from evenstream.augment.jitter import Jitter
-from evenstream.augment.preprocess import Preprocess
+from evenstream.augment.preprocess import Augmentation, Preprocess
 from evenstream.augment.resized_crop import ResizedCrop
 from evenstream.augment.specification import PARTS, parse
 
-__all__ = ["PARTS", "Crop", "Flip", "Gray", "Jitter", "Preprocess", "ResizedCrop", "parse"]
+__all__ = [
+    "PARTS",
+    "Augmentation",
+    "Crop",
+    "Flip",
+    "Gray",
+    "Jitter",
+    "Preprocess",
+    "ResizedCrop",
+    "parse",
+]

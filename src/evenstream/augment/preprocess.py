@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,10 @@ _PIXELS_AT_A_TIME = 1 << 18
 LARGEST = torch.finfo(torch.float32).max
 
 
+Augmentation = Callable[[Tensor], Tensor]
+"""A batch of float images in 0..1 to another one of as many images."""
+
+
 class Preprocess:
     """Turn raw batches into float32 network inputs, with or without random augmentation.
 
@@ -31,7 +35,9 @@ class Preprocess:
     Args:
         augment: What `train` does at random: "none", or parts joined by "+" (see `PARTS`), such as
             "crop+flip" or "resized-crop0.2+flip+jitter". With "resized-crop@224" the result is of
-            that size, and without augmentation it is the central crop of that size.
+            that size, and without augmentation it is the central crop of that size. Or a
+            function of a batch of float images in 0..1 (before `mean` and `std`) that returns such
+            a batch; what it draws from PyTorch's generator is the learner's own.
         mean: Mean of each channel, on the scaled values; None for zeros.
         std: Standard deviation of each channel, on the scaled values; None for ones.
 
@@ -42,12 +48,13 @@ class Preprocess:
 
     def __init__(
         self,
-        augment: str = "none",
+        augment: str | Augmentation = "none",
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> None:
-        self.augment = augment
-        self.parts = parse(augment)
+        self.function = None if isinstance(augment, str) else _checked_function(augment)
+        self.augment = augment if isinstance(augment, str) else "none"
+        self.parts = parse(self.augment)
         sizes = (part.size for part in self.parts if isinstance(part, ResizedCrop))
         self.size = next(sizes, None)
         self.mean, self.std = _numbers("mean", mean), _numbers("std", std)
@@ -74,6 +81,8 @@ class Preprocess:
         Raises:
             InputError: The batch cannot be used, or is augmented and not of images.
         """
+        if self.function is not None:
+            return self._by_function(raw, self.function)
         if not self.parts:
             return self.plain(raw)
         if raw.dim() != 4:
@@ -111,6 +120,23 @@ class Preprocess:
                 pixels = change.recolour(pixels, drawn[:, samples])
             values[samples] = pixels
         return self._finish(values, scale and not recolours)
+
+    def _by_function(self, raw: Tensor, function: Augmentation) -> Tensor:
+        raw = self._checked(raw)
+        images = raw.float() / 255 if raw.dtype == torch.uint8 else raw.to(torch.float32, copy=True)
+        with torch.no_grad():
+            made = function(images)
+        if not (isinstance(made, Tensor) and made.ndim == raw.ndim and len(made) == len(raw)):
+            what = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+            raise InputError(
+                f"augment must return a batch of {len(raw)} inputs of {raw.ndim} dimensions as a "
+                f"tensor, it returned {what}"
+            )
+        if raw.dim() != 4:
+            return made.float()
+        values = _empty_images(made, *made.shape[2:])
+        values.copy_(made.permute(0, 2, 3, 1))
+        return self._finish(values, False)
 
     def plain(self, raw: Tensor) -> Tensor:
         """Return the batch without augmentation, as for evaluation.
@@ -217,3 +243,13 @@ def _empty_images(raw: Tensor, height: int, width: int) -> Tensor:
     """
     n, channels = raw.shape[:2]
     return torch.empty((n, height, width, channels), dtype=torch.float32, device=raw.device)
+
+
+def _checked_function(augment: Any) -> Augmentation:
+    if callable(augment):
+        function: Augmentation = augment
+        return function
+    raise InputError(
+        "augment must be a text such as 'crop+flip', or a function of a batch, got "
+        f"{shown(augment)}"
+    )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import itertools
 import re
-import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +14,7 @@ import tyro
 
 from evenstream.errors import EvenstreamError, InputError, some_of
 from evenstream.files import safe_name
+from evenstream.text import field_docs
 
 if TYPE_CHECKING:
     from evenstream.cli.screen import Screen
@@ -319,30 +317,10 @@ def _first_line(cls: type) -> str:
 def _options(instance: Any) -> list[tuple[str, str, str]]:
     """Name, value and meaning of each option: the string below its field, in whichever class."""
     hints = typing.get_type_hints(type(instance))
-    meanings: dict[str, str] = {}
-    for cls in reversed(type(instance).__mro__):
-        meanings |= _field_docs(cls)
+    meanings = field_docs(type(instance))
     rows = []
     for field in dataclasses.fields(instance):
         choices = ", ".join(map(str, typing.get_args(hints[field.name])))
         meaning = meanings.get(field.name, "") + (f" One of {choices}." if choices else "")
         rows.append((field.name, str(getattr(instance, field.name)), meaning.strip()))
     return rows
-
-
-def _field_docs(cls: type) -> dict[str, str]:
-    """The string literals that follow the fields of a class in its source, if that is there."""
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except (OSError, TypeError):
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    return {
-        field.target.id: inspect.cleandoc(below.value.value)
-        for field, below in itertools.pairwise(body.body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }

@@ -7,15 +7,17 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, get_args
 
 import tyro
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, replacing, with_home
+from evenstream.options import TrainingOptions
 from evenstream.printable import Escaping, say, say_error
+from evenstream.text import METAVARS, field_docs, option_types
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
@@ -52,25 +54,13 @@ def _by_data(metavar: str, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class NewLearner:
+class NewLearnerFlags:
     """options of a new learner; a saved one keeps its own"""
 
     method: Annotated[str | None, _new("METHOD", "er-las")] = None
     """NAME[:key=value,...] (see `evenstream methods`)."""
     network: Annotated[str | None, _by_data("NAME", "network")] = None
     """Feature extractor."""
-    memory: Annotated[int | None, _new("INT", 1000)] = None
-    """Samples kept for replay; 0 means none."""
-    lr: Annotated[float | None, _by_data("FLOAT", "lr")] = None
-    """Learning rate."""
-    batch: Annotated[int | None, _by_data("INT", "batch")] = None
-    """Rows learned in each step."""
-    replay_batch: Annotated[int | None, _by_data("INT", "replay_batch")] = None
-    """Stored samples replayed in each step."""
-    augment: Annotated[str | None, _new("NAME", "none")] = None
-    """Of images: parts joined by +, such as crop, flip."""
-    seed: Annotated[int | None, _new("INT", 0)] = None
-    """Everything random derives from it."""
 
     def given(self) -> dict[str, Any]:
         """The options that were given."""
@@ -92,12 +82,34 @@ class NewLearner:
             saved: Any = getattr(learner.options, name, learner.model)
             if name == "method":
                 saved, value = learner.text, compose(value).text
-            if value != saved:
+            if value not in (saved, "auto"):
                 flag = name.replace("_", "-")
                 raise InputError(
                     f"the saved learner has --{flag} {saved}, not {value}; leave --{flag} out, or "
                     "begin a new learner in another folder"
                 )
+
+
+def _flags() -> list[tuple[str, Any, Any]]:
+    """A flag for each training option that a live stream can have."""
+    types, meanings = option_types(TrainingOptions), field_docs(TrainingOptions)
+    found: list[tuple[str, Any, Any]] = []
+    for field in fields(TrainingOptions):
+        name, kind = field.name, types[field.name]
+        if name in ("device", "scope"):  # one has a flag of its own; all classes are not known
+            continue
+        metavar = METAVARS.get(kind) or f"{{{','.join(get_args(kind))}}}"
+        shown = _by_data(metavar, name) if name in FOR_TABLES else _new(metavar, field.default)
+        shown = replace(shown, help=" ".join(meanings[name].split()))
+        found.append((name, Annotated[kind | None, shown], None))
+    return found
+
+
+if TYPE_CHECKING:
+    NewLearner = NewLearnerFlags
+else:
+    NewLearner = make_dataclass("NewLearner", _flags(), bases=(NewLearnerFlags,), frozen=True)
+    NewLearner.__doc__ = NewLearnerFlags.__doc__
 
 
 def learn(

@@ -1,37 +1,92 @@
-"""Optimisers by name, their growth with the head, and their state in a form that can be saved."""
+"""Optimisers by name or by a factory, their growth with the head, and their state for saves."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evenstream.errors import UnknownName, shown
+from evenstream.errors import InputError, shown
+from evenstream.registry import Registry
 
-OPTIMIZERS = ("sgd", "adam", "adamw")
+Groups = Mapping[str, list[nn.Parameter]]
+"""Parameters by what they belong to: `backbone`, `head` and `method` (its own modules). A method's
+modules have an optimiser of their own, so either the first two are empty or the third is."""
+Scheduler = torch.optim.lr_scheduler.LRScheduler
+Made = torch.optim.Optimizer | tuple[torch.optim.Optimizer, Scheduler]
+OptimizerFactory = Callable[[Groups], Made]
+"""What makes an optimiser, or one with a scheduler that is told of each step."""
 
 
-def make_optimizer(
-    name: str,
-    parameters: Iterable[nn.Parameter],
-    *,
-    lr: float,
-    momentum: float = 0.0,
-    weight_decay: float = 0.0,
-) -> torch.optim.Optimizer:
-    """SGD (the paper's, without momentum by default), Adam or AdamW."""
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr, momentum=momentum, weight_decay=weight_decay)
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr, weight_decay=weight_decay)
-    if name == "adamw":
-        return torch.optim.AdamW(parameters, lr, weight_decay=weight_decay)
-    raise UnknownName("optimizer", name, OPTIMIZERS)
+class NamedOptimizer(Protocol):
+    """A factory that has a name and takes the learner's options."""
+
+    def __call__(self, groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
+        """Make the optimiser."""
+        ...
+
+
+OPTIMIZERS: Registry[NamedOptimizer] = Registry("optimizer")
+register_optimizer = OPTIMIZERS.register
+
+
+@register_optimizer("sgd")
+def sgd(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
+    """The paper's, without momentum by default."""
+    return torch.optim.SGD(every(groups), lr, momentum=momentum, weight_decay=weight_decay)
+
+
+@register_optimizer("adam")
+def adam(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
+    """Adam; it has no use for momentum."""
+    return torch.optim.Adam(every(groups), lr, weight_decay=weight_decay)
+
+
+@register_optimizer("adamw")
+def adamw(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
+    """AdamW; it has no use for momentum."""
+    return torch.optim.AdamW(every(groups), lr, weight_decay=weight_decay)
+
+
+def every(groups: Groups) -> list[nn.Parameter]:
+    """All parameters, for optimisers that treat them alike."""
+    return [parameter for group in groups.values() for parameter in group]
+
+
+def checked(made: Made) -> tuple[torch.optim.Optimizer, Scheduler | None]:
+    """What a factory has returned, if it can be used."""
+    optimizer, scheduler = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(optimizer, torch.optim.Optimizer) or not isinstance(
+        scheduler, Scheduler | None
+    ):
+        raise InputError(
+            "the factory of an optimizer must return a torch optimizer, or a pair of one and a "
+            f"torch scheduler (not ReduceLROnPlateau), got {shown(made)}"
+        )
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise InputError("ReduceLROnPlateau waits for a loss, which schedulers are not told here")
+    return optimizer, scheduler
+
+
+def scheduler_state(scheduler: Scheduler) -> dict[str, Any]:
+    """What changes from step to step: numbers, texts and lists of them.
+
+    All else (milestones, functions) comes back with the scheduler that the factory makes again.
+    """
+    return {name: value for name, value in scheduler.state_dict().items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(inner) for name, inner in value.items())
+    return isinstance(value, str | int | float | None)
 
 
 @contextmanager

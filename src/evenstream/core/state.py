@@ -16,12 +16,12 @@ from evenstream.core.heads import Head
 from evenstream.core.inputs import InputKind
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.memory import Memory
-from evenstream.core.optimizers import make_optimizer
+from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory, Scheduler, checked
 from evenstream.core.progress import Progress
 from evenstream.core.randomness import Randomness
 from evenstream.core.stateful import Stateful
 from evenstream.core.trained import Trained
-from evenstream.errors import NonFiniteLoss, UnknownName
+from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.interruption import let_through
 from evenstream.options import Options
 
@@ -50,14 +50,18 @@ class LearnerState:
         capacity: int,
         if_not_finite: str,
         module: nn.Module | None,
+        preprocess: Preprocess,
+        optimizer_factory: OptimizerFactory | None,
     ) -> None:
         self.options, self.device = options, device
+        self.optimizer_factory = optimizer_factory
+        """The user's own, in place of an optimiser by name."""
         self.parts: Sequence[PartState] = parts
         """The method, its inference rule, its teacher if it has one."""
         self.criterion, self.head, self.retrieval = criterion, head, retrieval
         self.if_not_finite = if_not_finite
         """What to do first when the loss is not finite."""
-        self.preprocess = Preprocess(options.augment, options.mean, options.std)
+        self.preprocess = preprocess
         self.memory = Memory(capacity, device)
         self.randomness = Randomness(options.seed, device)
         self.label_map = LabelMap()
@@ -147,20 +151,36 @@ class LearnerState:
     # ---- changing ------------------------------------------------------------------------------
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """An optimiser as the user asked for: the network's, and those of a method's modules.
+        """An optimiser for a method's own modules, as the user asked for."""
+        own = {"backbone": [], "head": [], "method": list(parameters)}
+        optimizer, scheduler = self._make_optimizer(own)
+        if scheduler is not None:
+            raise InputError(
+                f"{type(scheduler).__name__} cannot be used for the modules of a method: return "
+                'the optimizer alone if groups["method"] has parameters'
+            )
+        return optimizer
 
-        Its learning rate follows the learner's; one that a method makes by itself keeps its own.
-        """
-        optimizer = make_optimizer(
-            self.options.optimizer,
-            parameters,
-            lr=self.options.lr,
-            momentum=self.options.momentum,
-            weight_decay=self.options.weight_decay,
+    def network_optimizer(
+        self, network: Classifier
+    ) -> tuple[torch.optim.Optimizer, Scheduler | None]:
+        """The optimiser of the network, as the user asked for."""
+        backbone, head = list(network.backbone.parameters()), list(network.head.parameters())
+        return self._make_optimizer({"backbone": backbone, "head": head, "method": []})
+
+    def _make_optimizer(
+        self, groups: dict[str, list[nn.Parameter]]
+    ) -> tuple[torch.optim.Optimizer, Scheduler | None]:
+        if self.optimizer_factory is not None:
+            return checked(self.optimizer_factory(groups))
+        chosen = self.options
+        make = OPTIMIZERS.find(chosen.optimizer)
+        optimizer, scheduler = checked(
+            make(groups, lr=chosen.lr, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
         )
         for group in optimizer.param_groups:
-            group[FOLLOWS] = True
-        return optimizer
+            group[FOLLOWS] = scheduler is None and group["lr"] == chosen.lr
+        return optimizer, scheduler
 
     def grow_head(self, rows: int) -> None:
         """Let the head have at least `rows` rows and the softmax the classes seen so far."""

@@ -69,7 +69,8 @@ class Step:
         self.preprocess = learner.preprocess
         self.randomness, self.update = learner.randomness, learner.update
         options = learner.options
-        self.batch, self.replay_batch, self.lr = options.batch, options.replay_batch, options.lr
+        self.batch, self.replay_batch = options.batch, options.replay_batch
+        self.lr: float = learner.optimizer.param_groups[0]["lr"]
         self.groups: Sequence[Rows] = ()
         self.placed: Placement | None = None
         self.remembered: dict[str, Tensor] = {}

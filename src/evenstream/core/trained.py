@@ -13,7 +13,13 @@ from torch.nn.parameter import is_lazy
 
 from evenstream.core.classifier import Classifier
 from evenstream.core.inputs import InputKind
-from evenstream.core.optimizers import load_optimizer_state, optimizer_state, replace_parameter
+from evenstream.core.optimizers import (
+    Scheduler,
+    load_optimizer_state,
+    optimizer_state,
+    replace_parameter,
+    scheduler_state,
+)
 from evenstream.errors import EvenstreamError
 
 Undo = Callable[[], None]
@@ -32,6 +38,7 @@ class Trained:
     def __init__(self, module: nn.Module | None) -> None:
         self._module = module
         self._built: tuple[Classifier, torch.optim.Optimizer, InputKind] | None = None
+        self._scheduler: Scheduler | None = None
         self._undo: dict[Any, Undo] = {}
 
     @property
@@ -64,9 +71,20 @@ class Trained:
             raise EvenstreamError("there is no network yet: it is made when the first batch comes")
         return self._built
 
-    def set(self, network: Classifier, optimizer: torch.optim.Optimizer, kind: InputKind) -> None:
+    def set(
+        self,
+        network: Classifier,
+        optimizer: torch.optim.Optimizer,
+        kind: InputKind,
+        scheduler: Scheduler | None = None,
+    ) -> None:
         """Make it exist."""
-        self._built = network, optimizer, kind
+        self._built, self._scheduler = (network, optimizer, kind), scheduler
+
+    def advance(self) -> None:
+        """Tell the scheduler, if there is one, that a step was made."""
+        if self._scheduler is not None:
+            self._scheduler.step()
 
     def about_to_change(
         self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer
@@ -96,6 +114,8 @@ class Trained:
         self._undo = {}
         module = self._module if self._built is None else self._built[0]
         width = None if self._built is None else self._built[0].width
+        if self._scheduler is not None:
+            self._undo["scheduler"] = _undo_schedule(self.optimizer, self._scheduler)
         return self._built, width, module, {} if module is None else copied_buffers(module)
 
     def restore(self, mark: Any) -> None:
@@ -118,17 +138,21 @@ class Trained:
         if self._built is None:
             return None
         network, optimizer, kind = self._built
+        scheduler = self._scheduler
         return {
             "input": asdict(kind),
             "weights": dict(network.state_dict()),
             "optimizer": optimizer_state(optimizer),
+            "scheduler": None if scheduler is None else scheduler_state(scheduler),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Weights and optimiser of a network that exists already, with enough rows."""
         network, optimizer, _ = self._existing()
-        network.load_state_dict(state["weights"])
         load_optimizer_state(optimizer, state["optimizer"])
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
+        network.load_state_dict(state["weights"])
 
 
 def copied_buffers(module: nn.Module) -> dict[str, Tensor]:
@@ -162,6 +186,19 @@ def _undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter
             optimizer.state[parameter] = state
 
     return restore
+
+
+def _undo_schedule(optimizer: torch.optim.Optimizer, scheduler: Scheduler) -> Undo:
+    """Puts a scheduler back, and all that it may change in the optimiser's groups."""
+    before = deepcopy(scheduler_state(scheduler))
+    groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+
+    def rewind() -> None:
+        scheduler.load_state_dict(before)
+        for group, values in zip(optimizer.param_groups, groups, strict=True):
+            group.update(values)
+
+    return rewind
 
 
 def _undo_growth(network: Classifier, optimizer: torch.optim.Optimizer) -> Undo:

@@ -18,7 +18,7 @@ from evenstream.core.room import check_room
 from evenstream.errors import InputError
 from evenstream.files import given_path
 from evenstream.networks.weights import load_weights
-from evenstream.options import DTYPES, Options
+from evenstream.options import Options
 
 
 def build_classifier(
@@ -53,7 +53,7 @@ def build_classifier(
     needed = options.head_size * (features + 1) * torch.float32.itemsize
     check_room(f"head_size={options.head_size:,}", needed, raw.device)
     rows = head.build(features, options.seed, options.head_size)
-    return Classifier(backbone, rows.to(raw.device), DTYPES[options.dtype], layout).train()
+    return Classifier(backbone, rows.to(raw.device), getattr(torch, options.dtype), layout).train()
 
 
 def weights_file(path: Any) -> Path:

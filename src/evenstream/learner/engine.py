@@ -7,11 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from evenstream.composition import Composition
+from evenstream.augment import Preprocess
+from evenstream.composition import Composition, import_path
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.inputs import InputKind
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.memory import Placement, X, Y
+from evenstream.core.optimizers import OptimizerFactory
 from evenstream.core.outputs import InferenceContext, outputs
 from evenstream.core.part import Part, TaskData
 from evenstream.core.rows import Rows
@@ -34,6 +36,8 @@ class Engine(LearnerState):
         options: all other options.
         device: where network and memory live.
         weights: a file that a named network starts from.
+        preprocess: scaling and augmentation of inputs.
+        optimizer_factory: the user's own, in place of an optimiser by name.
     """
 
     def __init__(
@@ -42,7 +46,10 @@ class Engine(LearnerState):
         model: str | nn.Module,
         options: Options,
         device: torch.device,
+        *,
         weights: Path | None,
+        preprocess: Preprocess,
+        optimizer_factory: OptimizerFactory | None,
     ) -> None:
         self.composition, self.model, self.weights = composition, model, weights
         self.method, self.text = composition.method, composition.text
@@ -57,10 +64,19 @@ class Engine(LearnerState):
             capacity=options.memory if self.method.uses_memory else 0,
             if_not_finite=self.method.if_not_finite,
             module=model if isinstance(model, nn.Module) else None,
+            preprocess=preprocess,
+            optimizer_factory=optimizer_factory,
         )
         self.criterion.start(options.seed)
         self.needs = composition.needs
         """What the stream must provide for the method and what it is composed of."""
+
+    @property
+    def unwritten(self) -> dict[str, str]:
+        """All that no text can express, each by where it is defined; it is never saved."""
+        own = {"optimizer": self.optimizer_factory, "augment": self.preprocess.function}
+        found = {name: import_path(thing) for name, thing in own.items() if thing is not None}
+        return {**self.composition.unwritten, **found}
 
     # ---- one step ------------------------------------------------------------------------------
 
@@ -83,6 +99,7 @@ class Engine(LearnerState):
         if loss is not None:
             undoable = self._may_fail_later()
             value = self.update(loss, *method.trained_groups, undoable=undoable)
+            self.trained.advance()
         method.after_step(step)
         if not method.memory_first:
             put(step)
@@ -173,8 +190,8 @@ class Engine(LearnerState):
         network = build_classifier(
             self.model, raw, self.preprocess, self.options, self.head, self.weights
         )
-        optimizer = self.make_optimizer(network.parameters())
-        self.trained.set(network, optimizer, InputKind.of(raw))
+        optimizer, scheduler = self.network_optimizer(network)
+        self.trained.set(network, optimizer, InputKind.of(raw), scheduler)
         for part in self._parts:
             part.on_setup(self)
 

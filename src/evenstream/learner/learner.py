@@ -14,13 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from evenstream import networks
-from evenstream.augment import Preprocess
+from evenstream.augment import Augmentation, Preprocess
 from evenstream.checkpoint import restore, write_checkpoint
-from evenstream.composition import compose
+from evenstream.composition import compose, import_path
+from evenstream.core.devices import resolve_device, resolve_dtype
 from evenstream.core.heads import Head
 from evenstream.core.inputs import check_inputs
 from evenstream.core.labels import Label, plain_counts, plain_labels
 from evenstream.core.locks import Lock, one_at_a_time, one_step_at_a_time
+from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory
 from evenstream.core.part import Part
 from evenstream.core.state import FOLLOWS
 from evenstream.core.step import StepResult
@@ -40,7 +42,7 @@ from evenstream.learner.prediction import deployment_prior
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
 from evenstream.methods import Method
-from evenstream.options import Options, resolve_device, resolve_dtype
+from evenstream.options import DType, Options
 from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval
 from evenstream.policies.rules import InferenceRule
@@ -81,14 +83,18 @@ class Learner(Engine):
         batch: nominal size of an incoming batch (methods that size their replay by it use it;
             `learn` takes any size).
         replay_batch: stored samples replayed in each step.
-        optimizer: sgd, adam or adamw.
+        optimizer: sgd, adam, adamw, or a function that makes one (or a pair of one and a torch
+            scheduler, which is told of each step) from parameters in groups: `backbone`, `head`,
+            and `method`, for which it is called again if the method has modules of its own.
+            `lr`, `momentum` and `weight_decay` are for optimisers by name.
         momentum: of sgd.
         weight_decay: of any optimiser.
         seed: everything random derives from it.
         device: where the network and the memory live.
         dtype: "float32", "bfloat16" (autocast) or "auto": bfloat16 on CPUs with AMX.
         augment: "none", or parts joined by "+": crop, flip, resized-crop, jitter, gray (see
-            `evenstream.augment.PARTS`).
+            `evenstream.augment.PARTS`). Or a function of a batch of float images in 0..1, before
+            `mean` and `std`; what it draws from PyTorch's generator is the learner's own.
         mean: per channel, subtracted after scaling uint8 to 0..1.
         std: per channel, divided by.
         accumulate: gather rows until there are this many, then make one step with them (`flush`
@@ -113,13 +119,13 @@ class Learner(Engine):
         lr: float = 0.03,
         batch: int = 32,
         replay_batch: int = 32,
-        optimizer: str = "sgd",
+        optimizer: str | OptimizerFactory = "sgd",
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         seed: int = 0,
         device: str | torch.device = "cpu",
-        dtype: str = "auto",
-        augment: str = "none",
+        dtype: DType = "auto",
+        augment: str | Augmentation = "none",
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         accumulate: int = 1,
@@ -134,19 +140,26 @@ class Learner(Engine):
             lr=lr,
             batch=batch,
             replay_batch=replay_batch,
-            optimizer=optimizer,
+            optimizer=text_of(optimizer),
             momentum=momentum,
             weight_decay=weight_decay,
             seed=seed,
             device=str(where),
             dtype=resolve_dtype(dtype, where),
-            augment=augment,
+            augment=text_of(augment),
             mean=preprocess.mean,
             std=preprocess.std,
             accumulate=accumulate,
             scope=scope,
             head_size=head_size,
         )
+        if isinstance(optimizer, str):
+            OPTIMIZERS.find(optimizer)
+        elif not callable(optimizer):
+            raise InputError(
+                "optimizer must be a name or a function that makes one from groups of parameters, "
+                f"got {shown(optimizer)}"
+            )
         composition = compose(
             method,
             criterion=criterion,
@@ -181,7 +194,15 @@ class Learner(Engine):
         if weights is not None and isinstance(model, nn.Module):
             raise InputError("weights are for named networks; load them into your module yourself")
         file = None if weights is None else weights_file(weights)
-        super().__init__(composition, model, options, where, file)
+        super().__init__(
+            composition,
+            model,
+            options,
+            where,
+            weights=file,
+            preprocess=preprocess,
+            optimizer_factory=None if isinstance(optimizer, str) else optimizer,
+        )
         self.lock = Lock()
         self._single_class_run = 0
         self._warned = False
@@ -206,12 +227,27 @@ class Learner(Engine):
 
     @property
     def lr(self) -> float:
-        """The learning rate; may be set between steps, for all optimisers of `make_optimizer`."""
-        return self.options.lr
+        """The network's learning rate. It may be set between steps if the optimiser has a name."""
+        if not self.built:
+            if self.optimizer_factory is None:
+                return self.options.lr
+            raise InputError("the optimizer, and its rate with it, is made with the first batch")
+        rates = {group["lr"] for group in self.optimizer.param_groups}
+        if len(rates) > 1:
+            raise InputError(
+                f"the groups of the optimizer have different rates: {sorted(rates)}; see "
+                "learner.optimizer.param_groups"
+            )
+        return float(rates.pop())
 
     @lr.setter
     @one_at_a_time
     def lr(self, value: float) -> None:
+        if self.optimizer_factory is not None:
+            raise InputError(
+                "this optimizer was made by a function, which decides about its rates; change "
+                "them in learner.optimizer.param_groups, or use a scheduler"
+            )
         options = replace(self.options, lr=value)
         with SignalsHeld():
             self.options = options
@@ -319,6 +355,13 @@ class Learner(Engine):
             return self.begin_task(rows)
 
     @one_step_at_a_time
+    def reset_optimizer(self) -> None:
+        """Go on with a new optimiser for the network: momentum and moments are forgotten."""
+        if self.built:
+            optimizer, scheduler = self.network_optimizer(self.network)
+            self.trained.set(self.network, optimizer, self.kind_of_inputs, scheduler)
+
+    @one_step_at_a_time
     def start_epoch(self) -> None:
         """Say that one more pass over the task's data begins; `start_task` begins the first."""
         if not self.in_task:
@@ -402,7 +445,7 @@ class Learner(Engine):
                 raise TypeError(f"its device is {shown(before)}")
         place = resolve_device(before if device is None else device)
         with entry("options"):
-            learner = cls(device=place, **parts, **options)
+            learner = cls(device=place, **(options | parts))
         try:
             if learner.text != state["method"]:
                 raise CheckpointError(
@@ -509,3 +552,8 @@ class Learner(Engine):
         with SignalsHeld():  # one inside would leave the network in eval mode
             scores = self.infer(self.network, raw)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
+
+
+def text_of(given: object) -> str:
+    """A name as it is; where a function is defined."""
+    return given if isinstance(given, str) else import_path(given)

@@ -29,7 +29,7 @@ def learner_state(learner: Engine) -> dict[str, Any]:
     return {
         "kind": KIND,
         "method": learner.text,
-        "unwritten": learner.composition.unwritten,
+        "unwritten": learner.unwritten,
         "model": learner.model if isinstance(learner.model, str) else None,
         "weights": None if starts_from is None else str(starts_from),
         "options": asdict(learner.options),

@@ -54,7 +54,7 @@ def background(experiment: Experiment) -> Background:
     return Background(stated, "the paper", tuple(notes(experiment.name)), command)
 
 
-def _data(experiment: Experiment, cell: Cell, scale: str) -> tuple[str, float, int]:
+def _data(experiment: Experiment, cell: Cell, scale: str) -> tuple[str, float | None, int]:
     """What a cell learns from: the stream with all its options, and how often it is shown."""
     (run,) = experiment.configs(cell, scale, seeds=1)
     run = canonical(run)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import tomllib
 import typing
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Self, Union
 
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, write_atomically
+from evenstream.options import TrainingOptions
 from evenstream.streams.schedules import Schedule
 from evenstream.text import option_types
 
@@ -25,10 +28,22 @@ class TomlSettings:
     """Settings that are kept in a file of the folder they belong to."""
 
     FILE: ClassVar[str]
+    ALWAYS_WRITTEN: ClassVar[frozenset[str]] = frozenset()
+    """Entries that no file lacks, though they have a default."""
+
+    def values(self) -> dict[str, Any]:
+        """Everything but what is None, as files have it; what has no default comes first."""
+        own = {name: value for name, value in asdict(self).items() if value is not None}
+        return dict(sorted(own.items(), key=lambda entry: entry[0] not in self._wanted()))
 
     def write(self, folder: Path) -> None:
         """Write the file."""
-        write_atomically(folder / self.FILE, tomli_w.dumps(asdict(self)))
+        write_atomically(folder / self.FILE, tomli_w.dumps(self.values()))
+
+    @classmethod
+    def _wanted(cls) -> frozenset[str]:
+        """Entries that every file has."""
+        return cls.ALWAYS_WRITTEN | {f.name for f in fields(cls) if f.default is MISSING}
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -36,92 +51,116 @@ class TomlSettings:
         return cls.from_values(folder / cls.FILE, read_toml(folder / cls.FILE))
 
     @classmethod
+    def of_this_version(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values as earlier versions wrote them, in the form that they have now."""
+        return dict(values)
+
+    @classmethod
     def from_values(cls, path: Path, values: dict[str, Any]) -> Self:
         """Check the names and types of values that were read from a file."""
+        values = {n: v for n, v in cls.of_this_version(values).items() if v is not None}
         hints = option_types(cls)
-        known = {field.name: field for field in fields(cls)}
-        wanted = {name for name, field in known.items() if field.default is MISSING}
+        known = {field.name for field in fields(cls)}
         for trouble, names in (
             ("unknown entries", values.keys() - known),
-            ("no entry for", wanted - values.keys()),
+            ("no entry for", cls._wanted() - values.keys()),
         ):
             if names:
                 raise EvenstreamError(f"{path} has {trouble}: {', '.join(sorted(names))}")
-        return cls(**{name: _typed(path, name, v, hints[name]) for name, v in values.items()})
+        typed = {name: _typed(path, name, v, hints[name]) for name, v in values.items()}
+        return cls(**typed)
 
 
-@dataclass(frozen=True)
-class RunConfig(TomlSettings):
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(TrainingOptions, TomlSettings):
     """The full, resolved configuration of one run."""
 
     FILE = CONFIG
+    ALWAYS_WRITTEN = frozenset(
+        {"method", "stream", "seed", "memory", "batch", "replay_batch", "lr", "network", "augment"}
+    )
 
     method: str
     stream: str
-    seed: int
-    memory: int
-    batch: int
-    replay_batch: int
-    lr: float
-    network: str
-    augment: str
-    weights: str = ""
-    """The file that the network starts from, if any."""
-    weights_sha256: str = ""
-    optimizer: str = "sgd"
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    device: str = "cpu"
-    dtype: str = "auto"
+    network: str = "mlp"
+    """mlp, mlp-norm, convnet, resnet18, slim-resnet18, resnet18-imagenet or resnet34."""
+    weights: str | None = None
+    """Weights that the network starts from: .safetensors, .pth or .pt, torchvision's names."""
+    weights_sha256: str | None = None
     threads: int = 1
+    """Threads of a run; results are exact, bit for bit, on one."""
     class_order: Literal["label", "seed"] = "label"
-    tasks: int = 0
-    """0: as the stream says."""
-    test_fraction: float = 0.0
-    """0: the data has a test set."""
+    """Order in which the classes arrive."""
+    tasks: int | None = None
+    """Groups that the classes are cut into."""
+    test_fraction: float | None = None
+    """Part of data without a test set that is kept for testing."""
     epochs: int = 1
     """Passes over each task's data; 1 is online."""
-    milestones: str = ""
-    """Epochs of each task from which on the learning rate is a tenth: "35,45"."""
+    milestones: tuple[int, ...] = ()
+    """Epochs of each task from which on the learning rate is a tenth (DER's code: 35,45)."""
+    lr_decay: Literal["none", "linear"] = "none"
+    """Inside each task the learning rate stays as it is, or falls linearly to zero."""
+    reset_optimizer: bool = False
+    """Begin each task with a new optimiser, so that momentum and moments are forgotten."""
     store: Literal["every-epoch", "first-epoch"] = "every-epoch"
     """In which epochs of a task the memory is offered its rows."""
-    checkpoint_every: int = 500
     batch_schedule: Schedule = "constant"
-    """How the batch size changes from task to task; `batch` is the largest."""
-    eval_every: int = 0
-    """Steps between online evaluations; 0: none."""
-    eval_images: int = 1000
-    """Test samples of online evaluations; 0: all."""
-    eval_future: bool = False
-    """Whether to test on the tasks ahead, too."""
+    """How the batch size changes from task to task; --batch is the largest."""
     corrupt: Literal["stop", "skip"] = "stop"
-    """What to do about a sample that cannot be read."""
+    """What to do about an image that cannot be read; those skipped are counted."""
+    eval_every: int = 0
+    """Steps between online evaluations, for A_AUC (the paper: 5); 0 means none."""
+    eval_images: int = 1000
+    """Test samples of online evaluations: fixed, balanced over classes, the same for all methods
+    and seeds; 0 means all."""
+    eval_future: bool = False
+    """Test on tasks not begun as well (FWT, F_T to the letter); doubles the cost of evaluation."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints (there is one after each task anyway)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("threads", "checkpoint_every", "epochs"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
         for name in ("eval_every", "eval_images"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be 0 or more, got {getattr(self, name)}")
-        self.lr_in(0)
-
-    def lr_in(self, epoch: int) -> float:
-        """The learning rate in an epoch of a task, counted from 0."""
-        words = [word.strip() for word in self.milestones.split(",") if self.milestones]
-        if not all(word.isascii() and word.isdigit() for word in words):
-            raise InputError(
-                f"milestones are epochs joined by commas, as in 35,45; got {self.milestones!r}"
-            )
-        if words and self.epochs == 1:
+        if self.milestones and self.epochs == 1:
             raise InputError("milestones are for several epochs a task: say how many epochs")
-        late = [word for word in words if not 0 < int(word) < self.epochs]
-        if late:
-            raise InputError(
-                f"milestones lie after the first epoch and before the end: 1 to "
-                f"{self.epochs - 1} for {self.epochs} epochs, not {late[0]}"
-            )
-        return float(self.lr * 0.1 ** sum(epoch >= int(word) for word in words))
+        for epoch in self.milestones:
+            if not 0 < epoch < self.epochs:
+                raise InputError(
+                    f"milestones lie after the first epoch and before the end: 1 to "
+                    f"{self.epochs - 1} for {self.epochs} epochs, not {epoch}"
+                )
+
+    @classmethod
+    def of_this_version(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values as earlier versions wrote them, with None and tuples where they had texts."""
+        now = {n: None if n in _NOTHING and v == _NOTHING[n] else v for n, v in values.items()}
+        if isinstance(now.get("milestones"), str):
+            now["milestones"] = read_milestones(values["milestones"])
+        return now
+
+    def lr_at(self, epoch: int, done: float = 0.0) -> float:
+        """The learning rate in an epoch of a task, counted from 0, with a share of it done."""
+        falls = 1 - done if self.lr_decay == "linear" else 1.0
+        passed = sum(epoch >= milestone for milestone in self.milestones)
+        return float(self.lr * 0.1**passed * falls)
+
+
+_NOTHING = {"weights": "", "weights_sha256": "", "tasks": 0, "test_fraction": 0.0}
+"""How versions before 0.2 wrote None."""
+
+
+def read_milestones(text: str) -> tuple[int, ...]:
+    """Epochs joined by commas."""
+    words = [word.strip() for word in text.split(",") if text]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise InputError(f"milestones are epochs joined by commas, as in 35,45; got {text!r}")
+    return tuple(map(int, words))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -135,6 +174,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _typed(path: Path, name: str, value: Any, kind: Any) -> Any:
+    """A value of a file as the type of its field, or an error that says which it should be."""
+    if typing.get_origin(kind) in (Union, UnionType):  # X | None; a file has no None
+        (kind,) = (each for each in typing.get_args(kind) if each is not NoneType)
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise EvenstreamError(f"{path}: {name} must be a list, not {value!r}")
+        return tuple(_typed(path, name, each, typing.get_args(kind)[0]) for each in value)
     if kind is float and type(value) is int:
         return float(str(value))  # infinite, where float(value) would be too large
     choices = typing.get_args(kind)

@@ -146,7 +146,7 @@ class Evaluation:
         """
         first = next(read.x for read in self.stream.test_batches(self._all, 1) if len(read.rows))
         learner.build(check_inputs(first, None).to(learner.device))
-        known = sorted({index for task in self.stream.tasks for index in task.classes})
+        known = sorted(self.stream.streamed_classes())
         learner.add_labels([self.stream.dataset.classes[index] for index in known])
         found = self._predict(learner, self._all)
         return [_percent(found.of(task.test).correct) for task in self.stream.tasks]

@@ -23,7 +23,7 @@ def identified(path: Path) -> dict[str, str]:
 
 def reserved_classes(stream: Stream) -> list[int]:
     """The classes of the data set that the stream sets aside for pre-training, as indices."""
-    streamed = {index for task in stream.tasks for index in task.classes}
+    streamed = stream.streamed_classes()
     return [index for index in range(stream.dataset.n_classes) if index not in streamed]
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
+from evenstream.options import TrainingOptions
 from evenstream.run.config import RunConfig
 from evenstream.run.evaluation import Evaluation
 from evenstream.run.initial_weights import check_weights
@@ -28,8 +32,8 @@ def prepare(config: RunConfig) -> Stream:
         config.stream,
         seed=config.seed,
         class_order=config.class_order,
-        tasks=config.tasks or None,
-        test_fraction=config.test_fraction or None,
+        tasks=config.tasks,
+        test_fraction=config.test_fraction,
         corrupt=config.corrupt,
     )
     fit(config, stream)
@@ -47,8 +51,14 @@ def fit(config: RunConfig, stream: Stream) -> None:
                 f"{config.method} needs {what}, and {stream.name} does not say where tasks begin; "
                 "use a method that does without, or a stream with boundaries (c-...)"
             )
-    if config.epochs > 1 and not stream.boundaries:
-        raise InputError(f"{stream.name} does not say where tasks begin, so it has one epoch only")
+    if not stream.boundaries:
+        for asked, what in (
+            (config.epochs > 1, "it has one epoch only"),
+            (config.lr_decay != "none", "no learning rate can fall inside them"),
+            (config.reset_optimizer, "no optimiser can be reset there"),
+        ):
+            if asked:
+                raise InputError(f"{stream.name} does not say where tasks begin, so {what}")
     if "second_pass" in learner.needs and config.corrupt == "skip":
         raise InputError(f"{config.method} needs every sample of a task, so --corrupt skip is out")
     if "second_pass" in learner.needs and stream.largest_task_bytes() > MOST_TASK_BYTES:
@@ -63,24 +73,12 @@ def fit(config: RunConfig, stream: Stream) -> None:
 
 def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
     """The learner of a run, before its first step."""
-    return Learner(
-        config.method,
-        config.network,
-        memory=config.memory,
-        lr=config.lr,
-        batch=config.batch,
-        replay_batch=config.replay_batch,
-        optimizer=config.optimizer,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        seed=config.seed,
-        device=config.device,
-        dtype=config.dtype,
-        augment=config.augment,
-        weights=config.weights or None,
-        mean=stream.dataset.mean if stream is not None else None,
-        std=stream.dataset.std if stream is not None else None,
-    )
+    shared: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(TrainingOptions)}
+    if config.scope == "all":  # any number, as long as there is no stream
+        shared["head_size"] = 1 if stream is None else len(stream.streamed_classes())
+    if stream is not None:
+        shared |= {"mean": stream.dataset.mean, "std": stream.dataset.std}
+    return Learner(config.method, config.network, weights=config.weights, **shared)
 
 
 def make_evaluation(config: RunConfig, stream: Stream) -> Evaluation:

@@ -97,6 +97,7 @@ class _Run:
         cut_back(out, self.learner.step, self.at.task)
         self.events = EventLog(out)
         self._flushed = time.monotonic()
+        self._rate: float | None = None
 
     def close(self) -> None:
         self.progress.close()
@@ -133,6 +134,8 @@ class _Run:
         if not learner.in_task and stream.boundaries:
             with self._training():
                 at.held_out = learner.start_task(stream.label_counts(at.task), data)
+                if self.config.reset_optimizer:
+                    learner.reset_optimizer()
             self.progress.expect(learner.step + self._steps_left())
         while True:
             self._train_epoch(stop)
@@ -156,9 +159,11 @@ class _Run:
 
     def _train_epoch(self, stop: StopFlag) -> None:
         at, size = self.at, self.batch
-        self.learner.lr = self.config.lr_in(at.epoch)
+        steps = self.stream.steps(at.task, size, len(at.held_out)) * self.config.epochs
         batches = self.stream.batches(at.task, size, at.batch, epoch=at.epoch, held_out=at.held_out)
         for batch in batches:
+            made = at.epoch * steps // self.config.epochs + at.batch
+            self._set_rate(self.config.lr_at(at.epoch, made / steps))
             self.at.batch += 1
             self._skip(batch.skipped)
             if len(batch.labels):
@@ -177,6 +182,10 @@ class _Run:
                     f"stopped at step {self.learner.step} and saved; "
                     f"go on with `{resume_command(self.out)}`"
                 )
+
+    def _set_rate(self, rate: float) -> None:
+        if rate != self._rate:
+            self.learner.lr = self._rate = rate
 
     def _skip(self, samples: Sequence[str]) -> None:
         """Count training samples that could not be read; name the first few."""

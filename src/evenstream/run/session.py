@@ -106,9 +106,15 @@ def take_up(
 def _check_settings(
     before: Mapping[str, Any], settings: TomlSettings, out: Path, kind: str
 ) -> None:
+    before = settings.of_this_version(before)
     for name, value in asdict(settings).items():
-        if name not in MAY_CHANGE and before.get(name, value) != value:
+        if name not in MAY_CHANGE and _plain(before.get(name, value)) != _plain(value):
             raise CheckpointError(
                 f"{out / settings.FILE} was changed: {name} was {before[name]!r} when the {kind} "
                 f"was saved and is {value!r} now; put it back or start a new {kind}"
             )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    return list(value) if isinstance(value, tuple) else value

@@ -152,6 +152,10 @@ class Stream:
         sample = int(np.prod(x.shape[1:])) * np.dtype(x.dtype).itemsize
         return sample * max(len(task.train) for task in self.tasks)
 
+    def streamed_classes(self) -> set[int]:
+        """Class indices of the data set that some task has; others may be set aside."""
+        return {index for task in self.tasks for index in task.classes}
+
     def label_counts(self, task: int) -> dict[Label, int]:
         """How often each label occurs in a task's training data (an oracle for ablations)."""
         return dict(Counter(self._labels(self.dataset.y_train[self.tasks[task].train])))

@@ -209,7 +209,7 @@ def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
     values["method"] = str(MethodText.read(values["method"]).with_options(*method))
     values["stream"] = absolute_name(with_options(values["stream"], stream))
     if values.get("weights") == TO_BE_GIVEN:
-        values |= {"weights": "", "weights_sha256": TO_BE_GIVEN}
+        values |= {"weights": None, "weights_sha256": TO_BE_GIVEN}
     elif values.get("weights"):
         from evenstream.run.initial_weights import identified
 

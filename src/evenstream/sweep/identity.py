@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import MISSING, asdict, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from evenstream.errors import EvenstreamError
 from evenstream.run.config import RunConfig
@@ -29,16 +30,21 @@ def run_key(config: RunConfig) -> str:
     what was always done as its default, does not change the names of the runs before it. The same
     goes for the options of methods and streams: see `canonical`.
     """
-    typed = RunConfig.from_values(Path("settings"), asdict(config))  # 1 and 1.0 are one number
+    typed = RunConfig.from_values(Path("settings"), config.values())  # 1 and 1.0 are one number
     typed = canonical(typed)
     values = {
-        field.name: getattr(typed, field.name)
+        field.name: _written(getattr(typed, field.name))
         for field in fields(typed)
         if field.name not in NO_RESULT_DEPENDS_ON
-        and (field.default is MISSING or getattr(typed, field.name) != field.default)
+        and (field.name in RunConfig.ALWAYS_WRITTEN or getattr(typed, field.name) != field.default)
     }
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _written(value: Any) -> Any:
+    """Lists are texts, as versions before 0.2 had them."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def canonical(config: RunConfig) -> RunConfig:
@@ -52,7 +58,7 @@ def canonical(config: RunConfig) -> RunConfig:
         config = replace(config, method=_method(config.method))
     with suppress(EvenstreamError):
         stream = _stream(config.stream, config.tasks, config.class_order)
-        config = replace(config, stream=stream, tasks=0, class_order="label")
+        config = replace(config, stream=stream, tasks=None, class_order="label")
     return config
 
 
@@ -70,5 +76,5 @@ def _method(spec: str) -> str:
 
 
 @cache
-def _stream(name: str, tasks: int, class_order: ClassOrder) -> str:
-    return canonical_name(name, tasks=tasks or None, class_order=class_order)
+def _stream(name: str, tasks: int | None, class_order: ClassOrder) -> str:
+    return canonical_name(name, tasks=tasks, class_order=class_order)

@@ -115,7 +115,8 @@ class FoundRun:
     def weights(self) -> str:
         """What it starts from: the name of the file and how its digest begins."""
         digest = self.config.weights_sha256
-        return f"{Path(self.config.weights).name} ({digest[:8]})" if digest else "from scratch"
+        file = self.config.weights or ""
+        return f"{Path(file).name} ({digest[:8]})" if digest else "from scratch"
 
     @property
     def commit(self) -> str:
