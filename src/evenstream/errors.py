@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -52,6 +53,17 @@ class DataError(EvenstreamError):
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """A block that calls a user's function: what it raises is told with the function's role."""
+    try:
+        yield
+    except EvenstreamError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what} fails: {type(error).__name__}: {error}") from error
 
 
 def shown(value: Any) -> str:

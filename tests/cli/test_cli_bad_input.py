@@ -83,7 +83,7 @@ RUNS = {
     f"er --stream files/good.npz --threads {2**64}": ["threads must be", "at most"],
     "er --stream ~nouser/x.csv": ["~nouser/x.csv: No such file"],
     "er --stream files/good.npz --weights ~nouser/w.pth": ["~nouser/w.pth"],
-    "er --stream files/good.npz --optimizer adma": ["--optimizer", "adam"],
+    "er --stream files/good.npz --optimizer adma": ["optimizer", "adam"],
     "er --stream files/good.npz --dtype int8": ["--dtype", "bfloat16"],
     "er --stream files/good.npz --class-order up": ["--class-order", "label"],
     "er --stream files/good.npz --threads 0": ["threads must be 1 or more"],

@@ -9,7 +9,7 @@ import pytest
 from evenstream.cli.catalogue_commands import _options
 from evenstream.composition import compose
 from evenstream.methods import METHODS, register
-from evenstream.methods.er import ER
+from evenstream.methods.er import Replay
 from evenstream.policies.rules import RULES
 
 
@@ -81,7 +81,7 @@ def test_one_rule_with_options_or_as_it_is_written_behind_a_method(run):
 
 def test_options_of_a_method_with_inherited_and_long_ones(run):
     @dataclass
-    class Parent(ER):
+    class Parent(Replay):
         """A method."""
 
         beta: float = 0.5
@@ -112,8 +112,8 @@ def test_options_of_a_method_with_inherited_and_long_ones(run):
 
 
 def test_options_of_a_class_without_source():
-    namespace = {"dataclass": dataclass, "ER": ER, "__name__": "nowhere"}
-    exec("@dataclass\nclass Typed(ER):\n    beta: float = 1.5\n", namespace)
+    namespace = {"dataclass": dataclass, "Replay": Replay, "__name__": "nowhere"}
+    exec("@dataclass\nclass Typed(Replay):\n    beta: float = 1.5\n", namespace)
     assert _options(namespace["Typed"]()) == [("beta", "1.5", "")]
 
 

@@ -76,7 +76,7 @@ def test_settings_from_the_command_line(run, table, tmp_path, monkeypatch):
     assert run("paper", "run", "own", *few, "--weights", "none", "--dtype", "bfloat16")[0] == 0
     (folder,) = (tmp_path / "out/store/runs").iterdir()
     found = RunConfig.read(folder)
-    assert (found.dtype, found.weights, found.device) == ("bfloat16", "", "cpu")
+    assert (found.dtype, found.weights, found.device) == ("bfloat16", None, "cpu")
     assert "│ 0/8 " in run("paper", "list")[1]  # from scratch, and the cells are not
     found = replace(found, weights="base.pth", weights_sha256="12345678abcd")
     found.write(folder)

@@ -155,7 +155,7 @@ BAD_OPTIONS = [
     ({"optimizer": "adamm"}, "adam"),
     ({"seed": 1.5}, "seed"),
     ({"dtype": "float8"}, "float32"),
-    ({"dtype": "float16"}, "auto or one of float32, bfloat16"),
+    ({"dtype": "float16"}, "one of auto, float32, bfloat16"),
     ({"device": "quantum"}, "device"),
     ({"scope": "some"}, "scope"),
     ({"scope": "all"}, "head_size"),

@@ -14,6 +14,7 @@ from evenstream.interruption import Interrupted
 from evenstream.methods import register
 from evenstream.methods.er import ER
 from evenstream.run import preparation, runner
+from evenstream.run.config import read_milestones
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams import open_stream
 from small_runs import StopAfter, outcome, small_config
@@ -110,7 +111,7 @@ def test_milestones_lower_the_rate_in_every_task_and_after_a_resume(table, tmp_p
         assert run.learner.lr == group["lr"]
 
     monkeypatch.setattr(runner._Run, "_learn", learn)
-    config = small_config(table, lr=0.05, epochs=3, milestones="1,2", checkpoint_every=1000)
+    config = small_config(table, lr=0.05, epochs=3, milestones=(1, 2), checkpoint_every=1000)
     start_run(config, tmp_path / "whole")
     assert rates == 2 * [rate for rate in (0.05, 0.005, 0.0005) for _ in range(STEPS)]
     with pytest.raises(Interrupted):
@@ -123,9 +124,9 @@ def test_milestones_lower_the_rate_in_every_task_and_after_a_resume(table, tmp_p
 @pytest.mark.parametrize("text", ["0", "3", "-1", "one", "1;2", "1,", ",", "٣"])
 def test_milestones_that_make_no_sense(table, text):
     with pytest.raises(InputError, match="milestones"):
-        small_config(table, epochs=3, milestones=text)
+        small_config(table, epochs=3, milestones=read_milestones(text))
     with pytest.raises(InputError, match="milestones"):
-        small_config(table, milestones="1")
+        small_config(table, milestones=(1,))
 
 
 def test_rows_of_the_first_epoch_only_are_offered_to_the_memory(table, tmp_path):

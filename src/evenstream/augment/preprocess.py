@@ -13,7 +13,7 @@ from evenstream.augment.part import ColourPart, GeometricPart
 from evenstream.augment.resized_crop import ResizedCrop
 from evenstream.augment.specification import parse
 from evenstream.augment.view import View, fetch
-from evenstream.errors import InputError, shown
+from evenstream.errors import InputError, calling, shown
 
 # Large images are gathered a few at a time, so that what is needed on the way fits into the cache.
 _PIXELS_AT_A_TIME = 1 << 18
@@ -124,7 +124,7 @@ class Preprocess:
     def _by_function(self, raw: Tensor, function: Augmentation) -> Tensor:
         raw = self._checked(raw)
         images = raw.float() / 255 if raw.dtype == torch.uint8 else raw.to(torch.float32, copy=True)
-        with torch.no_grad():
+        with torch.no_grad(), calling("the function given as augment"):
             made = function(images)
         if not (isinstance(made, Tensor) and made.ndim == raw.ndim and len(made) == len(raw)):
             what = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__

@@ -78,15 +78,27 @@ def scheduler_state(scheduler: Scheduler) -> dict[str, Any]:
 
     All else (milestones, functions) comes back with the scheduler that the factory makes again.
     """
-    return {name: value for name, value in scheduler.state_dict().items() if _is_plain(value)}
+    return {name: _plain(v) for name, v in scheduler.state_dict().items() if _plain(v) is not _NOT}
 
 
-def _is_plain(value: Any) -> bool:
+def load_scheduler_state(scheduler: Scheduler, state: dict[str, Any]) -> None:
+    """The inverse of `scheduler_state`."""
+    scheduler.load_state_dict(copy.deepcopy(state))  # some take the given one apart
+
+
+_NOT = object()
+
+
+def _plain(value: Any) -> Any:
+    """A copy of a value without what no file could hold; `_NOT` if nothing is left."""
     if isinstance(value, list):
-        return all(map(_is_plain, value))
+        inner = [_plain(each) for each in value]
+        return _NOT if _NOT in inner else inner
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_plain(inner) for name, inner in value.items())
-    return isinstance(value, str | int | float | None)
+        if not all(isinstance(name, str) for name in value):
+            return _NOT
+        return {name: _plain(each) for name, each in value.items() if _plain(each) is not _NOT}
+    return value if isinstance(value, str | int | float | None) else _NOT
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from evenstream.core.progress import Progress
 from evenstream.core.randomness import Randomness
 from evenstream.core.stateful import Stateful
 from evenstream.core.trained import Trained
-from evenstream.errors import InputError, NonFiniteLoss, UnknownName
+from evenstream.errors import InputError, NonFiniteLoss, UnknownName, calling
 from evenstream.interruption import let_through
 from evenstream.options import Options
 
@@ -172,7 +172,9 @@ class LearnerState:
         self, groups: dict[str, list[nn.Parameter]]
     ) -> tuple[torch.optim.Optimizer, Scheduler | None]:
         if self.optimizer_factory is not None:
-            return checked(self.optimizer_factory(groups))
+            with calling("the function that makes the optimizer"):
+                made = self.optimizer_factory(groups)
+            return checked(made)
         chosen = self.options
         make = OPTIMIZERS.find(chosen.optimizer)
         optimizer, scheduler = checked(

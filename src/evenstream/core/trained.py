@@ -16,6 +16,7 @@ from evenstream.core.inputs import InputKind
 from evenstream.core.optimizers import (
     Scheduler,
     load_optimizer_state,
+    load_scheduler_state,
     optimizer_state,
     replace_parameter,
     scheduler_state,
@@ -151,7 +152,7 @@ class Trained:
         network, optimizer, _ = self._existing()
         load_optimizer_state(optimizer, state["optimizer"])
         if self._scheduler is not None:
-            self._scheduler.load_state_dict(state["scheduler"])
+            load_scheduler_state(self._scheduler, state["scheduler"])
         network.load_state_dict(state["weights"])
 
 
@@ -190,11 +191,11 @@ def _undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter
 
 def _undo_schedule(optimizer: torch.optim.Optimizer, scheduler: Scheduler) -> Undo:
     """Puts a scheduler back, and all that it may change in the optimiser's groups."""
-    before = deepcopy(scheduler_state(scheduler))
+    before = scheduler_state(scheduler)
     groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
 
     def rewind() -> None:
-        scheduler.load_state_dict(before)
+        load_scheduler_state(scheduler, before)
         for group, values in zip(optimizer.param_groups, groups, strict=True):
             group.update(values)
 

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Comparison:
 
     def write(self, folder: Path) -> None:
         """Write `comparison.toml`."""
-        values = {**asdict(self.settings), "methods": list(self.methods), "seeds": self.seeds}
+        values = {**self.settings.values(), "methods": list(self.methods), "seeds": self.seeds}
         del values["method"]
         write_atomically(folder / COMPARISON, tomli_w.dumps(values))
 

@@ -60,7 +60,7 @@ def resume_run(
     if done is not None:
         return done
     saved = has_checkpoint(out / CHECKPOINTS)  # then the file of weights is not needed any more
-    stream = prepare(replace(config, weights="") if saved else config)
+    stream = prepare(replace(config, weights=None) if saved else config)
     return execute(config, stream, out, progress, stop)
 
 

@@ -49,7 +49,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args
 
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.measures import ENTRIES
@@ -72,7 +72,7 @@ _MEASURED_IF = {"A_AUC": "eval_every", "F_T_literal": "eval_future", "FWT": "eva
 """Metrics that a run has only if a setting asks for them."""
 
 _FIELDS = option_types(RunConfig).keys() - {"seed", "weights_sha256"}
-_TEXTS = {name for name, kind in option_types(RunConfig).items() if kind is str}
+_TEXTS = {name for name, kind in option_types(RunConfig).items() if str in (kind, *get_args(kind))}
 
 
 def read_experiment(file: Traversable) -> Experiment:

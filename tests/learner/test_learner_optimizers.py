@@ -1,0 +1,170 @@
+"""Optimisers made by the user's own function, with groups, rates and schedulers."""
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, AdamW
+from torch.optim.lr_scheduler import (
+    CosineAnnealingLR,
+    LinearLR,
+    MultiStepLR,
+    ReduceLROnPlateau,
+    SequentialLR,
+)
+
+from evenstream import Learner
+from evenstream.core.optimizers import OPTIMIZERS, register_optimizer
+from evenstream.errors import CheckpointError, InputError
+from evenstream.methods import ER
+from small_streams import Bomb, Noisy, class_stream, feed, parameters, same, small
+
+
+def one_rate(groups):
+    """What `optimizer="sgd"` means."""
+    return SGD([p for group in groups.values() for p in group], 0.03)
+
+
+def two_rates(groups):
+    head = groups["head"] + groups["method"]
+    return AdamW([{"params": groups["backbone"], "lr": 1e-4}, {"params": head, "lr": 1e-2}])
+
+
+def warm_up(groups):
+    optimizer = two_rates(groups)
+    if groups["method"]:
+        return optimizer
+    first = LinearLR(optimizer, 0.1, total_iters=3)
+    return optimizer, SequentialLR(optimizer, [first, MultiStepLR(optimizer, [2, 4])], [3])
+
+
+def cosine(groups):
+    if groups["method"]:
+        return SGD(groups["method"], 0.1)
+    optimizer = SGD([{"params": groups["head"]}, {"params": groups["backbone"]}], 0.1, momentum=0.9)
+    return optimizer, CosineAnnealingLR(optimizer, 7)
+
+
+FACTORIES = [one_rate, two_rates, warm_up, cosine]
+
+
+def rates(learner):
+    return [group["lr"] for group in learner.optimizer.param_groups]
+
+
+def test_a_function_can_do_what_a_name_does():
+    learners = [small("er-las", lr=0.03, optimizer=made) for made in ("sgd", one_rate)]
+    for learner in learners:
+        feed(learner, class_stream(12))
+    assert same(parameters(learners[0]), parameters(learners[1]))
+    assert learners[1].lr == 0.03
+
+
+def test_groups_have_their_own_rates():
+    learner = feed(small("er", optimizer=two_rates), class_stream(6))
+    backbone, head = (group["params"] for group in learner.optimizer.param_groups)
+    assert {id(p) for p in head} == {id(p) for p in learner.network.head.parameters()}
+    assert {id(p) for p in backbone} == {id(p) for p in learner.network.backbone.parameters()}
+    assert rates(learner) == [1e-4, 1e-2]
+    with pytest.raises(InputError, match="different rates"):
+        _ = learner.lr
+    with pytest.raises(InputError, match="made by a function"):
+        learner.lr = 0.1
+
+
+def test_the_rate_is_the_one_that_a_step_is_made_with():
+    learner = small("er", optimizer=cosine)
+    with pytest.raises(InputError, match="first batch"):
+        _ = learner.lr
+    expected, seen = CosineAnnealingLR(SGD([nn.Parameter(torch.zeros(1))], 0.1), 7), []
+    for x, labels in class_stream(8):
+        learner.learn(x, labels)
+        expected.optimizer.step()
+        expected.step()
+        seen.append(expected.get_last_lr()[0])
+        assert learner.lr == seen[-1]
+    assert min(seen) < 1e-9 and len(set(seen)) > 6
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+@pytest.mark.parametrize("method", ["er-las", "scr", "er-obc:surrogate_head=true"])
+def test_saved_and_resumed_is_uninterrupted(factory, method, tmp_path):
+    stream = class_stream(12)
+    whole = feed(small(method, optimizer=factory), stream)
+    feed(small(method, optimizer=factory), stream[:5]).save(tmp_path)
+    resumed = feed(Learner.load(tmp_path, optimizer=factory), stream[5:])
+    assert resumed.fingerprint() == whole.fingerprint() and rates(resumed) == rates(whole)
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_a_refused_step_leaves_rates_and_schedule_alone(factory):
+    bomb = Bomb()
+    learner = feed(small("er", bomb, optimizer=factory), class_stream(4))
+    before, had = learner.fingerprint(), rates(learner)
+    bomb.armed = True
+    with pytest.raises(FloatingPointError):
+        learner.learn(*class_stream(5)[4])
+    assert learner.fingerprint() == before and rates(learner) == had
+
+
+def test_a_refused_end_of_a_task_undoes_the_scheduler():
+    class Fails(ER):
+        def on_task_end(self, learner, data):
+            raise InputError("no")
+
+    learner = small(Fails(), optimizer=cosine, accumulate=12)
+    learner.start_task()
+    learner.learn(*class_stream(1)[0])
+    x, labels = class_stream(2)[1]
+    learner.learn(x[:3], labels[:3])
+    before, had = learner.fingerprint(), rates(learner)
+    with pytest.raises(InputError, match="no"):
+        learner.end_task()
+    assert learner.fingerprint() == before and rates(learner) == had
+
+
+def test_a_saved_function_must_be_given_again(tmp_path):
+    feed(small("er", optimizer=two_rates), class_stream(2)).save(tmp_path)
+    with pytest.raises(CheckpointError, match=r"optimizer of your own .*two_rates.*optimizer="):
+        Learner.load(tmp_path)
+    with pytest.raises(CheckpointError, match=r"two_rates, not with .*cosine"):
+        Learner.load(tmp_path, optimizer=cosine)
+    assert rates(Learner.load(tmp_path, optimizer=two_rates)) == [1e-4, 1e-2]
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (lambda groups: 3, "must return a torch optimizer"),
+        (lambda groups: groups["tail"], "fails: KeyError"),
+        (lambda groups: (o := one_rate(groups), ReduceLROnPlateau(o)), "ReduceLROnPlateau"),
+    ],
+)
+def test_functions_that_make_none(factory, message):
+    learner = small("er", optimizer=factory)
+    before = learner.fingerprint()
+    with pytest.raises(InputError, match=message):
+        learner.learn(*class_stream(1)[0])
+    assert learner.fingerprint() == before
+
+
+def test_a_name_of_ones_own():
+    with OPTIMIZERS.temporary():
+
+        @register_optimizer("half-head")
+        def half_head(groups, *, lr, momentum, weight_decay):
+            head = groups["head"] + groups["method"]
+            return SGD([{"params": groups["backbone"], "lr": lr}, {"params": head, "lr": lr / 2}])
+
+        learner = feed(small("er", optimizer="half-head", lr=0.1), class_stream(3))
+        assert rates(learner) == [0.1, 0.05]
+        learner.lr = 0.01
+        assert rates(learner) == [0.01, 0.05]  # the head's is its own
+
+
+def test_reset_forgets_moments():
+    learner = feed(small("er", Noisy(), optimizer="adam", lr=0.01), class_stream(3))
+    weights = parameters(learner)
+    assert learner.optimizer.state
+    learner.reset_optimizer()
+    assert not learner.optimizer.state and same(parameters(learner), weights)
+    assert learner.lr == 0.01
