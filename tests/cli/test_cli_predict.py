@@ -33,7 +33,7 @@ def test_predictions_are_the_learners(learned, run):
     status, out, err = run("predict", "dir", write("new.csv", x, labels))
     found = read_csv(out)
     assert status == 0
-    assert [row["label"] for row in found] == learned.predict(x)
+    assert [row["label"] for row in found] == learned.predict(x).tolist()
     chances = np.array([[float(row[f"p({name})"]) for name in learned.labels] for row in found])
     np.testing.assert_allclose(chances, learned.predict_proba(x), rtol=1e-4, atol=1e-6)
     assert [float(row["probability"]) for row in found] == chances.max(1).tolist()

@@ -10,7 +10,7 @@ from small_streams import Noisy, blobs, class_stream, feed, small
 def test_predict_before_any_learn():
     learner = small()
     x, _ = blobs(3)
-    assert learner.predict(x) == [None] * 3
+    assert learner.predict(x).tolist() == [None] * 3
     assert learner.predict_proba(x).shape == (3, 0)
     assert learner.predict_indices(x).tolist() == [-1] * 3
     assert learner.labels == [] and learner.step == 0
@@ -22,7 +22,7 @@ def test_predict_proba_is_a_distribution_whose_top_is_predict():
     proba = learner.predict_proba(x)
     assert proba.dtype == np.float32 and (proba >= 0).all()
     np.testing.assert_allclose(proba.sum(1), 1, rtol=1e-5)
-    assert learner.predict(x) == [learner.labels[i] for i in proba.argmax(1)]
+    assert learner.predict(x).tolist() == [learner.labels[i] for i in proba.argmax(1)]
     assert learner.predict_indices(x).tolist() == proba.argmax(1).tolist()
 
 
@@ -61,3 +61,28 @@ def test_predict_between_steps_changes_nothing_later():
         two.learn(x, labels)
         two.predict_proba(x)
     assert one.fingerprint() == two.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (["b", "a"], "U"),
+        ([3, -1], "i"),
+        ([True, False], "b"),
+        (["b", 1], "O"),
+        ([True, 1], "O"),
+        ([("a", 1), ("b", 2)], "O"),
+        ([2**70, 1], "O"),
+        (["a\0", "a"], "O"),
+    ],
+)
+def test_labels_come_back_in_an_array_as_they_were(labels, kind):
+    learner = small("er")
+    x = blobs(4)[0]
+    learner.learn(x, [*labels, *labels])
+    found = learner.predict(x)
+    assert found.shape == (4,) and found.dtype.kind == kind
+    expected = [learner.labels[index] for index in learner.predict_indices(x)]
+    assert found.tolist() == expected and list(map(type, found.tolist())) == list(
+        map(type, expected)
+    )

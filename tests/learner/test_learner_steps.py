@@ -291,7 +291,7 @@ def test_predict_while_the_first_rows_are_gathered():
     learner = small(accumulate=3)
     x, _ = blobs(2)
     assert learner.learn(x, ["a", "b"]).waiting == 2
-    assert learner.predict(x) == [None, None] and learner.labels == []
+    assert learner.predict(x).tolist() == [None, None] and learner.labels == []
 
 
 def test_gathered_rows_are_checked_at_once():

@@ -74,7 +74,7 @@ def test_a_constant_column_does_no_harm_even_when_it_moves():
     x, labels = table(1, seed=1)[0]
     still, moved = (learner.predict_proba(np.c_[x, np.full(len(x), v)]) for v in (7.0, 1e9))
     assert np.isfinite(still).all() and np.isfinite(moved).all()
-    assert learner.predict(np.c_[x, np.full(len(x), 7.0)]) == labels
+    assert learner.predict(np.c_[x, np.full(len(x), 7.0)]).tolist() == labels
 
 
 def test_resumes_exactly(tmp_path):

@@ -51,7 +51,7 @@ def test_er_posthoc_finds_the_optimum_of_a_fixed_distribution():
     scores = learner.scores(one_hot)
     found = (scores[:, 1] - scores[:, 0]).tolist()
     assert found == pytest.approx([-1.9459, 0.4055, 1.7918], abs=0.01)
-    assert learner.predict(one_hot) == [0, 1, 1]
+    assert learner.predict(one_hot).tolist() == [0, 1, 1]
 
 
 def test_er_posthoc_with_las_makes_no_sense_and_says_why():

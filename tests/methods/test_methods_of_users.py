@@ -17,7 +17,7 @@ from evenstream.composition import compose
 from evenstream.core.labels import plain_labels
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.methods import register
-from evenstream.methods.er import ER
+from evenstream.methods.er import ER, Replay
 from evenstream.plugins import import_plugins
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.rules import ArgMax
@@ -113,7 +113,7 @@ def options(**fields):
     """A method with these options."""
     body = {"__annotations__": dict.fromkeys(fields, float)}
     body |= {name: value for name, value in fields.items() if value is not None}
-    return dataclass(type("Own", (ER,), body))
+    return dataclass(type("Own", (Replay,), body))
 
 
 def test_options_that_are_taken():

@@ -123,7 +123,7 @@ def test_an_inference_rule_prepares_once_and_changes_nothing(monkeypatch):
     assert NearestMean.prepared == 1 and learner.fingerprint() == before
     means = {c: x[np.array(y) == c].mean(0) for c in set(y)}
     expected = [min(means, key=lambda c: np.linalg.norm(row - means[c])) for row in x]
-    assert predicted == expected
+    assert predicted.tolist() == expected
     # and the accuracy of a step is that of the rule
     assert learner.learn(x, expected).accuracy == 1.0
 

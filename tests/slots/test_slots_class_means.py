@@ -139,7 +139,7 @@ def test_means_are_of_plain_images_in_eval_mode():
         )
     means = torch.stack([features[memory.field("y") == label].mean(0) for label in range(3)])
     expected = torch.cdist(queries, F.normalize(means, dim=1)).argmin(1)
-    assert learner.predict(x) == [learner.labels[index] for index in expected]
+    assert learner.predict(x).tolist() == [learner.labels[index] for index in expected]
 
 
 def test_the_memory_is_read_once_a_call(monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from evenstream.bounds import is_whole
 from evenstream.core.inputs import refuse_unusual
@@ -154,6 +155,20 @@ class LabelMap:
                 self._labels.append(label)
             indices.append(index)
         return indices
+
+    def array(self) -> NDArray[Any]:
+        """All labels, in an array of one kind if they are; which texts and integers may not be."""
+        kinds, labels = set(map(type, self._labels)), self._labels
+        fits = kinds in ({str}, {int}, {bool})
+        if kinds == {str}:
+            fits = not any(label.endswith("\0") for label in map(str, labels))  # which are cut off
+        elif kinds == {int}:
+            fits = all(-(2**63) <= label < 2**63 for label in labels if isinstance(label, int))
+        if fits:
+            return np.array(labels)
+        made = np.empty(len(labels), object)
+        made[:] = labels
+        return made
 
     def mark(self) -> int:
         """How many there are."""

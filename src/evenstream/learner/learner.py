@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray as Array
 from torch import Tensor, nn
 
 from evenstream import networks
@@ -307,27 +308,31 @@ class Learner(Engine):
         return dropped
 
     @one_at_a_time
-    def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> list[Label | None]:
+    def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[Any]:
         """The most likely label of each row; None as long as nothing has been learned.
+
+        An array of text, integers or booleans if all labels seen so far are of that kind, else of
+        Python objects.
 
         `priors` are known class frequencies at deployment: the answer is then the Bayes decision
         for them. Only for methods whose logits are free of the stream's priors (`-las`, tau=1).
         """
         indices = self.predict_indices(x, priors)
-        return [None if index < 0 else self.label_map[index] for index in indices.tolist()]
+        if not len(self.label_map):
+            return np.full(len(indices), None)
+        labels: Array[Any] = self.label_map.array()[indices]
+        return labels
 
     @one_at_a_time
-    def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
+    def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.int64]:
         """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
         scores = self.scores(x, priors)
         if scores.shape[1] == 0:
-            return torch.full((len(scores),), -1)
-        return scores.argmax(1)
+            return np.full(len(scores), -1)
+        return scores.argmax(1).numpy()
 
     @one_at_a_time
-    def predict_proba(
-        self, x: Any, priors: Mapping[Any, float] | None = None
-    ) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
         """A probability for each row and each label in `labels` (no columns before any step)."""
         return self.scores(x, priors).softmax(1).numpy()
 
@@ -541,7 +546,7 @@ class Learner(Engine):
 
     @one_at_a_time
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores of the seen classes, on the CPU; changes no state."""
+        """The inference rule's scores of the seen classes, a tensor on the CPU to go on with."""
         raw = check_inputs(x, self.input_kind)
         log_prior = (
             None if priors is None else deployment_prior(self.composition, self.label_map, priors)
