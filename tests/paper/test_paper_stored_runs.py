@@ -19,6 +19,7 @@ import torch
 from evenstream.learner.heads import Head
 from evenstream.methods import METHODS
 from evenstream.methods.adjustment import LogitAdjustment
+from evenstream.report.packed import PACKED, read_packed, write_packed
 from evenstream.run.config import RunConfig
 from evenstream.slots.inference.rule import RULES
 from evenstream.sweep.identity import run_key
@@ -30,10 +31,12 @@ KNOWN = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def stored():
-    """The settings of every stored run, by its folder."""
-    files = sorted(RESULTS.rglob("config.toml"))
-    folders = [file.parent for file in files]
-    return {folder.relative_to(RESULTS).as_posix(): RunConfig.read(folder) for folder in folders}
+    """The settings of every stored run, by its study and name."""
+    return {
+        f"{file.name.removesuffix(PACKED)}/{run.name}": RunConfig.from_values(file, run.config)
+        for file in sorted(RESULTS.glob(f"*{PACKED}"))
+        for run in read_packed(file)
+    }
 
 
 def defaults():
@@ -73,6 +76,13 @@ RUNS = stored()
 METHODS_STORED = sorted({config.method for config in RUNS.values()})
 SPECS = list({re.sub(r"=[\d.]+", "=", method): method for method in METHODS_STORED}.values())
 """One for each method and set of options: other numbers are the same code."""
+
+
+def test_results_are_few_files_as_the_tool_writes_them(tmp_path):
+    assert len(list(RESULTS.rglob("*"))) <= 40
+    for file in RESULTS.glob(f"*{PACKED}"):
+        write_packed(tmp_path / "again", read_packed(file))
+        assert file.read_bytes() == (tmp_path / "again").read_bytes()
 
 
 def test_no_stored_run_has_another_key():

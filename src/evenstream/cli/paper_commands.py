@@ -80,7 +80,7 @@ def list_(
     Args:
         scale: Of the experiments that have it.
         out: Folder of all runs.
-        runs: Further folders to search for runs.
+        runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
         measure: Time a few steps of each kind of run that is not known yet (seconds each).
     """
     from rich.table import Table
@@ -144,7 +144,7 @@ def report(
     Args:
         names: Experiments (see `evenstream paper list`).
         store: Folder of all runs that sweeps made.
-        runs: Further folders to search for runs.
+        runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
         out: Folder for the report; must be new, empty or a report.
     """
     from evenstream.paper.report import collect
