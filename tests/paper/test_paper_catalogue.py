@@ -17,16 +17,8 @@ from evenstream.streams import STREAMS, read_spec
 from evenstream.sweep.experiment import check_options
 from evenstream.sweep.plan import make_plan
 
-TABLES = [
-    "tab:class cl", "tab:imagenet-inat", "tab:blurry cl", "tab:rehearsal gain", "tab:general gain",
-    "tab:ablation study", "tab:training time", "tab:dataset", "tab:class cl mnist",
-    "tab:rehearsal-free mnist", "tab:various bs", "tab:varying bs", "tab:one incoming",
-    "tab:imbalance mitigation", "tab:offline accuracy", "tab:class cl forget", "tab:inat cbl",
-]  # fmt: skip
-FIGURES = [
-    "fig:er-las", "fig:sensitive", "fig:inat class", "fig:general", "fig:contrast",
-    "fig:pred imagenet",
-]  # fmt: skip
+TABLES = [f"Table {number}" for number in range(1, 18)]
+FIGURES = [f"Figure {number}" for number in range(1, 7)]
 ALL = sorted(experiments())
 
 
@@ -37,9 +29,8 @@ def runs(name, scale=None):
 
 
 def test_all_tables_and_figures_are_there():
-    assert (len(TABLES), len(FIGURES)) == (17, 6)
     found = [entry.source for entry in [*experiments().values(), *descriptions().values()]]
-    assert sorted(found) == sorted([*TABLES, *FIGURES, "sec:limitation", "sec:experiment"])
+    assert sorted(found) == sorted([*TABLES, *FIGURES, "Section 6", "Section 8"])
     assert not experiments().keys() & descriptions().keys()
 
 
@@ -62,7 +53,7 @@ def test_every_printed_number_has_a_cell_and_every_cell_of_a_table_its_numbers(n
     for value in printed(name):
         assert any(value.belongs_to(cell) for cell in cells)
         assert value.source == experiment.source
-    if experiment.source.startswith("tab:"):
+    if experiment.source.startswith("Table"):
         for cell in cells:
             own = [value.metric for value in printed(name) if value.belongs_to(cell)]
             assert set(experiment.metrics) <= set(own)

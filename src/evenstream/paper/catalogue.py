@@ -34,7 +34,7 @@ class Printed:
     """How many the mean is printed with."""
     std_decimals: int
     source: str
-    """The LaTeX label of the table, or of the figure that the text speaks of."""
+    """The table, or the figure that the text speaks of, by its number: "Table 2"."""
 
     def belongs_to(self, cell: Cell) -> bool:
         """Whether all keys of the number that the cell has, too, have the same value."""
