@@ -133,6 +133,18 @@ def test_bad_files(run, table, tmp_path):
     assert not (tmp_path / "out" / "store" / "runs").exists()
 
 
+@pytest.mark.parametrize("words", [[], ["--jobs", "2"]])
+def test_one_run_at_a_time_where_the_file_says_so(run, table, tmp_path, monkeypatch, words):
+    asked, work_off = [], local.work_off
+    monkeypatch.setattr(local, "work_off", lambda *job: asked.append(job[2]) or work_off(*job))
+    file = write_experiment(tmp_path, table)
+    file.write_text("jobs = 1\n" + file.read_text())
+    status, out, _ = run("sweep", file, "--seeds", "1", *words)
+    assert (status, asked) == (0, [1])
+    assert "1 run at a time" in " ".join(out.split())
+    assert experiments()["training-time"].jobs == 1
+
+
 def test_paper_run_of_an_unknown_name(run):
     status, _, err = run("paper", "run", "minst")
     assert (status, err) == (2, "error: unknown experiment 'minst'; did you mean mnist?\n")

@@ -127,7 +127,7 @@ def list_(
         ahead = _ahead(plan, found)
         if measure:
             _measure(ahead, estimate, not_measured)
-        cost = _cost(ahead, store, estimate)
+        cost = _cost(ahead, entry.at_once(0), store, estimate)
         unknown = unknown or cost.startswith(("–", "over"))
         every = len(plan.runs())
         table.add_row(entry.source, entry.name, f"{every - len(ahead)}/{every}", cost, entry.title)
@@ -228,8 +228,8 @@ def _measure(ahead: Sequence[RunConfig], estimate: Estimate, not_measured: dict[
                 not_measured[config.stream] = str(error).partition(". ")[0]
 
 
-def _cost(ahead: Sequence[RunConfig], store: Store, estimate: Estimate) -> str:
-    """How long runs would take, as far as that is known."""
+def _cost(ahead: Sequence[RunConfig], jobs: int, store: Store, estimate: Estimate) -> str:
+    """How long runs would take, so many at the same time, as far as that is known."""
     from evenstream.run.events import last_step
     from evenstream.run.workers import how_many
     from evenstream.sweep.estimate import in_words, wall_seconds
@@ -238,7 +238,7 @@ def _cost(ahead: Sequence[RunConfig], store: Store, estimate: Estimate) -> str:
         return ""
     each = [estimate.seconds(config, last_step(store.folder(config))) for config in ahead]
     known = [seconds for seconds in each if seconds is not None]
-    seconds = wall_seconds(known, how_many(0, 1))
+    seconds = wall_seconds(known, how_many(jobs, 1))
     if not known or seconds is None:
         return "–"
     return ("" if len(known) == len(each) else "over ") + in_words(seconds)
