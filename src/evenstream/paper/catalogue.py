@@ -103,6 +103,12 @@ def notes(name: str) -> list[str]:
     return [note["text"].strip() for note in _notes()["note"] if name in note["experiments"]]
 
 
+def above_tables(name: str) -> str:
+    """What a reader of an experiment's results has to know before comparing their rows."""
+    found = [note for note in _notes()["note"] if name in note["experiments"]]
+    return " ".join(note["above_tables"].strip() for note in found if "above_tables" in note)
+
+
 @cache
 def _by_run() -> dict[str, dict[str, list[Printed]]]:
     found: dict[str, dict[str, list[Printed]]] = defaultdict(lambda: defaultdict(list))

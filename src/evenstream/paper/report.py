@@ -8,6 +8,7 @@ from pathlib import Path
 from evenstream.errors import EvenstreamError, UnknownName
 from evenstream.paper.catalogue import (
     Description,
+    above_tables,
     descriptions,
     experiments,
     notes,
@@ -51,7 +52,8 @@ def background(experiment: Experiment) -> Background:
         }
 
     command = f"evenstream paper run {experiment.name}"
-    return Background(stated, "the paper", tuple(notes(experiment.name)), command)
+    name = experiment.name
+    return Background(stated, "the paper", tuple(notes(name)), command, above_tables(name))
 
 
 def _data(experiment: Experiment, cell: Cell, scale: str) -> tuple[str, float, int]:
