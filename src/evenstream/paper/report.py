@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError, UnknownName
@@ -16,11 +16,14 @@ from evenstream.paper.catalogue import (
     printed_lines,
     printed_runs,
 )
+from evenstream.paper.summary import summary
 from evenstream.report.charts.bars import count_bars_svg
 from evenstream.report.experiments import (
     Background,
     Contents,
     Further,
+    Outcome,
+    Search,
     Stated,
     Table,
     collect_outcome,
@@ -76,11 +79,8 @@ def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
             raise UnknownName("experiment", name, known)
     chosen = [name for name in known if not names or name in names]
     search = find_runs(folders)
-    outcomes = [
-        collect_outcome(experiment, search.runs, background(experiment))
-        for name, experiment in experiments().items()
-        if name in chosen
-    ]
+    outcomes = outcomes_of(search, chosen)
+    described = [entry for name, entry in descriptions().items() if name in chosen]
     placed = {run.key for outcome in outcomes for run in outcome.runs}
     return Contents(
         "The paper's tables and figures",
@@ -88,8 +88,18 @@ def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
         outcomes,
         search,
         () if names else [run for run in search.runs if run.key not in placed],
-        [_describe(entry) for name, entry in descriptions().items() if name in chosen],
+        [_describe(entry) for entry in described],
+        summary(outcomes, described),
     )
+
+
+def outcomes_of(search: Search, names: Collection[str]) -> list[Outcome]:
+    """What came of those of the paper's experiments that are named."""
+    return [
+        collect_outcome(experiment, search.runs, background(experiment))
+        for name, experiment in experiments().items()
+        if name in names
+    ]
 
 
 def _lead(runs: int) -> str:
