@@ -201,3 +201,9 @@ def test_a_store_that_was_kept_small_still_knows_its_runs(tmp_path):
     assert kept.status(other) == "waiting"
     assert {file.name for file in kept.folder(CONFIG).iterdir()} == {"config.toml", "metrics.json"}
     assert keep(store.root, store.root / "inside").returncode != 0
+    finish(store.folder(other), other, A_T=51.0)  # now it is
+    assert keep(store.root, packed).returncode == 0
+    assert [line.count('"A_T":51.0') for line in packed.read_text().splitlines()].count(1) == 1
+    packed.write_text(damaged := packed.read_text() + "{")
+    done = keep(store.root, packed)
+    assert done.returncode != 0 and "line 3" in done.stderr and packed.read_text() == damaged
