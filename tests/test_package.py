@@ -3,6 +3,7 @@
 import importlib.metadata
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -47,3 +48,17 @@ def test_wheel_installs_and_imports_without_the_repo(tmp_path):
     code = f"import evenstream; assert evenstream.__file__.startswith({str(target)!r})"
     environment = {"PYTHONPATH": str(target)}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
+
+
+@pytest.mark.slow
+def test_source_distribution_has_no_results(tmp_path):
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    tools = tmp_path / "tools"
+    subprocess.run([*pip, "install", "--target", str(tools), "hatchling>=1.24"], check=True)
+    code = "import sys, hatchling.build as build; build.build_sdist(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    subprocess.run(command, check=True, cwd=ROOT, env={"PYTHONPATH": str(tools)})
+    with tarfile.open(next(tmp_path.glob("evenstream-*.tar.gz"))) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert {"src/evenstream/__init__.py", "docs/results.md"} <= set(names)
+    assert not [name for name in names if name.startswith("docs/results/")]

@@ -4,7 +4,8 @@
 
 Writes one CSV file for each table of "Online Continual Learning via Logit Adjusted Softmax", and
 one for each figure about which the text states a number. What a number belongs to (stream, memory,
-metric) is read from the table's header and caption. A cell that is not understood is an error.
+metric) is read from the table's header and caption, and its own number ("Table 2") from its place
+among all tables. A cell that is not understood is an error.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ DATASETS = {
     "iNaturalist": "inaturalist2017",
 }
 DATASET_COLUMNS = ("image_size", "train", "test", "classes")
+
+KINDS = {"tab": "Table", "fig": "Figure"}
+"""What labels begin with; every table and figure has one, right behind its caption."""
 
 COLUMN_KEYS = {
     "Method": "method",
@@ -161,6 +165,7 @@ def table_rows(table: Table, tex: str) -> Iterator[Row]:
     caption, lines = caption_of(table.label, tex), tabular(table.label, tex)
     methods = {**METHODS, **table.methods}
     columns = [_of_caption(caption) for _ in lines[0]]
+    source = numbered(table.label, tex)
     key = ""
     for line in lines:
         if not any(map(_is_value, line)):
@@ -177,7 +182,7 @@ def table_rows(table: Table, tex: str) -> Iterator[Row]:
             for metric, part in zip(metrics, text.split("/"), strict=True):
                 for suffix, mean, std in _numbers(part):
                     what = {"metric": metric + suffix, "mean": mean, "std": std}
-                    yield {**belongs, **what, "source": table.label}
+                    yield {**belongs, **what, "source": source}
 
 
 def dataset_rows(tex: str) -> Iterator[Row]:
@@ -187,7 +192,7 @@ def dataset_rows(tex: str) -> Iterator[Row]:
         yield {
             "dataset": DATASETS[line[0]],
             **dict(zip(DATASET_COLUMNS, numbers, strict=True)),
-            "source": DATASET_TABLE.label,
+            "source": numbered(DATASET_TABLE.label, tex),
         }
 
 
@@ -205,7 +210,7 @@ def statement_rows(statement: Statement, tex: str) -> Iterator[Row]:
             "metric": statement.metric,
             "mean": "100" if number == "all" else number,
             "std": "",
-            "source": statement.label,
+            "source": numbered(statement.label, tex),
         }
 
 
@@ -215,6 +220,13 @@ def caption_of(label: str, tex: str) -> str:
     if not found:
         raise Unreadable(f"there is no {label}")
     return plain(before.rpartition(r"\caption")[2])
+
+
+def numbered(label: str, tex: str) -> str:
+    r"""What a reader knows a table or figure by: LaTeX counts each kind in the source's order."""
+    kind = label.partition(":")[0]
+    labels = re.findall(rf"\\label\{{({kind}:.*?)\}}", tex)
+    return f"{KINDS[kind]} {labels.index(label) + 1}"
 
 
 def tabular(label: str, tex: str) -> list[list[str]]:

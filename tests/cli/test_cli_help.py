@@ -21,7 +21,7 @@ COMMANDS = {
     "report": ["DIR", "--out"],
     "sweep": ["FILE.toml", *SWEEP],
     "paper": ["list", "run"],
-    "paper list": ["--scale", "--measure", "--out", "--runs"],
+    "paper list": ["WORD", "--stream", "--method", "--scale", "--measure", "--out", "--runs"],
     "paper run": ["NAME", *SWEEP],
     "learn": ["DIR", "--from", "--start", "--label", "--method", "--again"],
     "predict": ["DIR", "FILE", "--out", "--top"],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from evenstream.paper import descriptions, experiments
 from evenstream.run.workers import attempt
 from evenstream.sweep.backends import local
 from sweep_samples import write_experiment
@@ -77,10 +78,10 @@ def test_settings_from_the_command_line(run, table, tmp_path, monkeypatch):
     (folder,) = (tmp_path / "out/store/runs").iterdir()
     found = RunConfig.read(folder)
     assert (found.dtype, found.weights, found.device) == ("bfloat16", None, "cpu")
-    assert "│ 0/8 " in run("paper", "list")[1]  # from scratch, and the cells are not
+    assert listed(run("paper", "list")[1])["own"][0] == "0/8"  # from scratch, and the cells are not
     found = replace(found, weights="base.pth", weights_sha256="12345678abcd")
     found.write(folder)
-    assert "│ 1/8 " in run("paper", "list")[1]
+    assert listed(run("paper", "list")[1])["own"][0] == "1/8"
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,18 @@ def test_bad_files(run, table, tmp_path):
     assert not (tmp_path / "out" / "store" / "runs").exists()
 
 
+@pytest.mark.parametrize("words", [[], ["--jobs", "2"]])
+def test_one_run_at_a_time_where_the_file_says_so(run, table, tmp_path, monkeypatch, words):
+    asked, work_off = [], local.work_off
+    monkeypatch.setattr(local, "work_off", lambda *job: asked.append(job[2]) or work_off(*job))
+    file = write_experiment(tmp_path, table)
+    file.write_text("jobs = 1\n" + file.read_text())
+    status, out, _ = run("sweep", file, "--seeds", "1", *words)
+    assert (status, asked) == (0, [1])
+    assert "1 run at a time" in " ".join(out.split())
+    assert experiments()["training-time"].jobs == 1
+
+
 def test_paper_run_of_an_unknown_name(run):
     status, _, err = run("paper", "run", "minst")
     assert (status, err) == (2, "error: unknown experiment 'minst'; did you mean mnist?\n")
@@ -140,13 +153,53 @@ def test_paper_run_of_an_unknown_name(run):
     assert "needs no runs: `evenstream paper report data-sets` shows it" in err
 
 
-def test_paper_list(run):
+def listed(out):
+    """The lines of `paper list` that begin an entry, by its name: its runs, cost and title."""
+    rows = [re.split("  +", line.strip()) for line in out.splitlines()]
+    return {row[0] if len(row) < 5 else row[1]: row[-3:] for row in rows if len(row) > 2}
+
+
+def test_paper_list(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     status, out, err = run("paper", "list", "--scale", "smoke")
     assert (status, err) == (0, "")
-    line = next(line for line in out.splitlines() if "│ mnist " in line)
-    assert "│ 0/" in line and "│ –" in line and "C-MNIST" in line
-    assert "data-sets" in out
+    assert max(map(len, out.splitlines())) <= 100 and len(out.splitlines()) < 60
+    assert listed(out)["mnist"] == ["0/10", "–", "C-MNIST: final average accuracy"]
+    found = re.findall(r"^ ?((?:Table|Figure|Section) \d+) ", out, re.MULTILINE)
+    assert found[:3] == ["Table 1", "Table 2", "Table 3"] and found[16:18] == [
+        "Table 17",
+        "Figure 1",
+    ]
+    assert "data-sets" in out and "tab:" not in out
     assert "those at the scale smoke; there are: paper, cpu, smoke" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["table", "2"], {"long-sequences"}),
+        (["Table 2"], {"long-sequences"}),
+        (["figure 4"], {"subclasses"}),
+        (["batch"], {"batch-sizes", "batch-schedules"}),
+        (["--stream", "c-mnist"], {"mnist", "rehearsal-free"}),
+        (["--stream", "s-cifar100"], {"distillation-gains", "subclasses"}),
+        (["--method", "scr"], {"contrastive"}),
+        (["--method", "lwf-las", "table"], {"distillation-gains", "offline"}),
+    ],
+)
+def test_paper_list_can_be_filtered(run, monkeypatch, words, names):
+    monkeypatch.setenv("COLUMNS", "200")
+    status, out, _ = run("paper", "list", *words)
+    known = {*experiments(), *descriptions()}
+    assert status == 0 and {word for word in out.split() if word in known} >= names
+    assert len(re.findall(r"^ ?(?:Table|Figure|Section) \d+ ", out, re.MULTILINE)) == len(names)
+
+
+def test_paper_list_of_what_is_not_there(run):
+    status, out, err = run("paper", "list", "--method", "der")
+    assert (status, out) == (2, "") and "unknown method of the paper 'der'" in err
+    status, out, err = run("paper", "list", "table", "99")
+    assert (status, out) == (2, "") and "no table or figure" in err
 
 
 def test_paper_list_of_a_scale_that_there_is_not(run):
@@ -162,19 +215,19 @@ def test_paper_list_knows_what_was_run(run, table, tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
     assert run("paper", "run", "own", "--cells", "memory=6", "--seeds", "1")[0] == 0
     _, out, _ = run("paper", "list")
-    line = next(line for line in out.splitlines() if "│ own " in line)
-    assert "│ 2/8 " in line
-    assert " s " in line  # the rest is like what was run, so its cost is known
+    made, cost, _ = listed(out)["own"]
+    assert made == "2/8"
+    assert cost.endswith(" s")  # the rest is like what was run, so its cost is known
     _, out, _ = run("paper", "list", "--out", "elsewhere")
-    assert "│ – " in next(line for line in out.splitlines() if "│ own " in line)
+    assert listed(out)["own"][:2] == ["0/8", "–"]
     _, out, _ = run("paper", "list", "--out", "elsewhere", "--measure")
-    line = next(line for line in out.splitlines() if "│ own " in line)
-    assert "│ 0/8 " in line and " s " in line
+    made, cost, _ = listed(out)["own"]
+    assert made == "0/8" and cost.endswith(" s")
     other = read_experiment(write_experiment(tmp_path, table, name="other"))
     both = {"own": experiment, "other": replace(other, scales={})}
     monkeypatch.setattr(paper, "experiments", lambda: both)
     _, out, _ = run("paper", "list", "--scale", "quick")
-    assert "│ own " in out and "│ other " not in out
+    assert "own" in listed(out) and "other" not in listed(out)
 
 
 def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):
@@ -186,7 +239,7 @@ def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):
     status, out, err = run("paper", "list", "--measure")
     assert status == 0
     assert err.startswith("not measured: c-mnist: ") and err.count("\n") == 1
-    assert "│ – " in out and "not known: --measure" not in out
+    assert listed(out)["own"][1] == "–" and "not known: --measure" not in out
 
 
 def test_paper_list_measures_what_it_can(run, table, tmp_path, monkeypatch):
@@ -199,7 +252,7 @@ def test_paper_list_measures_what_it_can(run, table, tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "experiments", lambda: {"own": both})
     assert "Times that are not known: --measure." in " ".join(run("paper", "list")[1].split())
     _, out, err = run("paper", "list", "--measure")
-    assert "│ over " in next(line for line in out.splitlines() if "│ own " in line)
+    assert listed(out)["own"][1].startswith("over ")
     assert err.startswith("not measured: c-mnist: ") and err.count("\n") == 1
 
 
@@ -211,8 +264,8 @@ def test_paper_list_counts_runs_of_other_folders(run, table, tmp_path, monkeypat
     monkeypatch.setattr(paper, "experiments", lambda: {"own": experiment})
     chosen = ("--cells", "memory=6", "--seeds", "1", "--out", "elsewhere")
     assert run("paper", "run", "own", *chosen)[0] == 0
-    assert "│ 0/8 " in run("paper", "list")[1]
-    assert "│ 2/8 " in run("paper", "list", "--runs", "elsewhere")[1]
+    assert listed(run("paper", "list")[1])["own"][0] == "0/8"
+    assert listed(run("paper", "list", "--runs", "elsewhere")[1])["own"][0] == "2/8"
 
 
 def test_the_file_in_the_documentation_is_right(tmp_path):
@@ -270,7 +323,7 @@ def test_paper_report(run, results, tmp_path):
     status, out, err = run("paper", "report", "mnist", "ablation", "--runs", results, "--out", "r")
     assert (status, err) == (0, "")
     assert out == (
-        "mnist: 2/27 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
+        "mnist: 2/30 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
         "no runs: ablation\n"
         "report: r/index.html\n"
     )
@@ -280,7 +333,7 @@ def test_paper_report(run, results, tmp_path):
     page = Path("r/index.html").read_text()
     assert "87.0 ± 0.2" in page and "▼ worse" in page and "▲ better" in page
     assert "evenstream paper run ablation" in page
-    twice = "10.7 ± 0.4 (tab:ablation study) or 9.3 ± 0.7 (tab:class cl forget)"
+    twice = "10.7 ± 0.4 (Table 6) or 9.3 ± 0.7 (Table 16)"
     assert twice in re.sub("</?span[^>]*>", "", page)
     # Again, now with something in the folder that is no run.
     (results / "odd").mkdir()

@@ -42,12 +42,12 @@ def test_headers_over_several_columns(tool):
     ASER$_\mu$-LAS & $\bf8.11$\tiny{$\bf\pm0.01$} & $4$ & $1.0\pm2.0$ \\
     """
     assert rows(tool, table(body)) == [
-        ("c-cifar10", "500", "er", "A_T", "40.9", "1.2", "tab:x"),
-        ("c-cifar10", "100", "er", "A_T", "5.4", "0.8", "tab:x"),
-        ("s-cifar100", "20000", "er", "A_T", "60.5", "0.8", "tab:x"),
-        ("c-cifar10", "500", "aser-las", "A_T", "8.11", "0.01", "tab:x"),
-        ("c-cifar10", "100", "aser-las", "A_T", "4", "", "tab:x"),
-        ("s-cifar100", "20000", "aser-las", "A_T", "1.0", "2.0", "tab:x"),
+        ("c-cifar10", "500", "er", "A_T", "40.9", "1.2", "Table 1"),
+        ("c-cifar10", "100", "er", "A_T", "5.4", "0.8", "Table 1"),
+        ("s-cifar100", "20000", "er", "A_T", "60.5", "0.8", "Table 1"),
+        ("c-cifar10", "500", "aser-las", "A_T", "8.11", "0.01", "Table 1"),
+        ("c-cifar10", "100", "aser-las", "A_T", "4", "", "Table 1"),
+        ("s-cifar100", "20000", "aser-las", "A_T", "1.0", "2.0", "Table 1"),
     ]
 
 
@@ -100,8 +100,8 @@ def test_the_caption_says_the_rest(tool):
     body = r"Method & $A_T$ \\ LwF-LAS & $10.7$\tiny{$\pm0.2$} \normalsize($4.2\uparrow$) \\"
     caption = r"{Final average forgetting $F_T$ on C-TinyImageNet (10 tasks) without rehearsal.}"
     assert rows(tool, table(body, caption)) == [
-        ("c-tinyimagenet", "0", "lwf-las", "A_T", "10.7", "0.2", "tab:x"),
-        ("c-tinyimagenet", "0", "lwf-las", "A_T_gain", "4.2", "", "tab:x"),
+        ("c-tinyimagenet", "0", "lwf-las", "A_T", "10.7", "0.2", "Table 1"),
+        ("c-tinyimagenet", "0", "lwf-las", "A_T_gain", "4.2", "", "Table 1"),
     ]
 
 
@@ -114,6 +114,7 @@ def test_tables_side_by_side_and_comments(tool):
     (second,) = tool.table_rows(tool.Table("tab:x two", "x"), tex)
     assert (first["stream"], first["mean"]) == ("c-mnist", "1.5")
     assert (second["stream"], second["mean"]) == ("c-imagenet", "2.5")
+    assert (first["source"], second["source"]) == ("Table 1", "Table 2")
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,8 @@ def test_a_sentence_about_a_figure(tool):
     )
     tex = r"SCR needs 2x, OCM all of it. \caption{On C-CIFAR10. $M=1k$.} \label{fig:x}"
     assert [tuple(row.values()) for row in tool.statement_rows(statement, tex)] == [
-        ("c-cifar10", "1000", "scr", "time", "2", "", "fig:x"),
-        ("c-cifar10", "1000", "ocm", "time", "100", "", "fig:x"),
+        ("c-cifar10", "1000", "scr", "time", "2", "", "Figure 1"),
+        ("c-cifar10", "1000", "ocm", "time", "100", "", "Figure 1"),
     ]
     with pytest.raises(tool.Unreadable, match="the text does not say"):
         list(tool.statement_rows(statement, tex.replace("2x", "twice")))

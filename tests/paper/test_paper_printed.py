@@ -121,11 +121,11 @@ def test_the_sample_of_tables_with_other_keys():
 def test_the_data_sets():
     found = {line.pop("dataset"): list(line.values()) for line in printed_lines("data-sets")}
     assert found == {
-        "cifar10": ["3x32x32", "50000", "10000", "10", "tab:dataset"],
-        "cifar100": ["3x32x32", "50000", "10000", "100", "tab:dataset"],
-        "tinyimagenet": ["3x64x64", "100000", "10000", "200", "tab:dataset"],
-        "imagenet": ["3x224x224", "1281167", "50000", "1000", "tab:dataset"],
-        "inaturalist2017": ["3x299x299", "579184", "95986", "5089", "tab:dataset"],
+        "cifar10": ["3x32x32", "50000", "10000", "10", "Table 8"],
+        "cifar100": ["3x32x32", "50000", "10000", "100", "Table 8"],
+        "tinyimagenet": ["3x64x64", "100000", "10000", "200", "Table 8"],
+        "imagenet": ["3x224x224", "1281167", "50000", "1000", "Table 8"],
+        "inaturalist2017": ["3x299x299", "579184", "95986", "5089", "Table 8"],
     }
 
 
@@ -146,7 +146,7 @@ def test_values_have_their_types():
     assert value.keys == {
         "stream": "c-cifar10", "memory": 1000, "method": "er-ace", "batch": 4
     }  # fmt: skip
-    assert (value.mean, value.std, value.decimals, value.source) == (55.1, 1.9, 1, "tab:various bs")
+    assert (value.mean, value.std, value.decimals, value.source) == (55.1, 1.9, 1, "Table 11")
     assert {v.decimals for v in printed("inaturalist-balanced")} == {2}
     assert "memory" not in printed("prediction-share")[0].keys
     with pytest.raises(UnknownName, match="did you mean ablation"):

@@ -1,5 +1,6 @@
 """The report on the paper: committed runs are found, printed numbers stand beside them."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -161,3 +162,50 @@ def test_without_runs_everything_is_listed(tmp_path):
     for name in experiments():
         assert f"evenstream paper run {name}" in text.replace("<wbr>", "")
     assert "1281167" in text
+
+
+# ---- the summary ---------------------------------------------------------------------------------
+
+
+def summary_of(folder):
+    found = collect([], [folder]).summary
+    return {row[1] or row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+
+
+def test_the_summary_counts_what_a_table_prints_and_why_numbers_are_open(tmp_path):
+    experiment = experiments()["mnist"]
+    accuracies = {"er": [87.0, 87.2], "er-ace": [50, 51], "er-las": [99, 99.1], "mro": [90]}
+    for method, values in accuracies.items():
+        runs = experiment.configs(cell("mnist", method=method, memory=500))
+        for run, accuracy in zip(runs, values, strict=False):
+            write_run(tmp_path / "runs" / f"{method}-{run.seed}", run, accuracy)
+    rows = summary_of(tmp_path / "runs")
+    mnist = rows["mnist"]
+    assert list(mnist.values())[:7] == ["Table 9", "mnist", "27", "4", "1", "1", "1"]
+    assert mnist["open, and why"] == "23 not run; 1 with one seed"
+    assert mnist["ours − printed"].startswith("A_T −39.9 to +7.")
+    assert rows["all"]["run"] == "4"
+    assert [row["paper"] for row in rows.values()][:17] == [f"Table {n}" for n in range(1, 18)]
+
+
+def test_the_summary_tells_smaller_scales_apart(tmp_path):
+    experiment = experiments()["class-incremental"]
+    where = cell("class-incremental", "cpu", method="er", stream="c-cifar10", memory=500)
+    for run in experiment.configs(where, "cpu", seeds=2):
+        write_run(tmp_path / "runs" / str(run.seed), run, 10 + run.seed)
+    row = summary_of(tmp_path / "runs")["class-incremental"]
+    assert (row["printed"], row["run"], row["▼ worse"]) == ("81", "0", "0")
+    assert row["open, and why"] == "81 not run; at scale cpu 1 of 60 cells run: ▼ 1"
+
+
+def test_the_documented_summary_is_that_of_the_stored_runs(tmp_path):
+    if not RESULTS.is_dir():
+        pytest.skip("source distributions have no results")
+    path = Path(__file__).parents[2] / "tools" / "summarise_results.py"
+    tool = importlib.util.module_from_spec(
+        spec := importlib.util.spec_from_file_location("x", path)
+    )
+    spec.loader.exec_module(tool)
+    text = (RESULTS.parent / "results.md").read_text(encoding="utf-8")
+    assert text.startswith(f"# Results\n\n{tool.BEGIN}")
+    assert tool.with_summary(text, RESULTS) == text, "run tools/summarise_results.py"

@@ -20,20 +20,24 @@ from evenstream.composition import LogitAdjustment, compose
 from evenstream.core.heads import Cosine
 from evenstream.methods import METHODS
 from evenstream.policies.rules import RULES
+from evenstream.report.packed import PACKED, read_packed, write_packed
 from evenstream.run.config import RunConfig
 from evenstream.sweep.identity import run_key
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FILE = Path(__file__).with_name("stored_runs.json")
+pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="source distributions have no results")
 KNOWN = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def stored():
-    """The settings of every stored run, by its folder."""
-    files = sorted(RESULTS.rglob("config.toml"))
-    folders = [file.parent for file in files]
-    return {folder.relative_to(RESULTS).as_posix(): RunConfig.read(folder) for folder in folders}
+    """The settings of every stored run, by its study and name."""
+    return {
+        f"{file.name.removesuffix(PACKED)}/{run.name}": RunConfig.from_values(file, run.config)
+        for file in sorted(RESULTS.glob(f"*{PACKED}"))
+        for run in read_packed(file)
+    }
 
 
 def defaults():
@@ -75,6 +79,13 @@ RUNS = stored()
 METHODS_STORED = sorted({config.method for config in RUNS.values()})
 SPECS = list({re.sub(r"=[\d.]+", "=", method): method for method in METHODS_STORED}.values())
 """One for each method and set of options: other numbers are the same code."""
+
+
+def test_results_are_few_files_as_the_tool_writes_them(tmp_path):
+    assert len(list(RESULTS.rglob("*"))) <= 40
+    for file in RESULTS.glob(f"*{PACKED}"):
+        write_packed(tmp_path / "again", read_packed(file))
+        assert file.read_bytes() == (tmp_path / "again").read_bytes()
 
 
 def test_no_stored_run_has_another_key():

@@ -21,6 +21,7 @@ from table_samples import (
     config_of,
     details_of,
     fill,
+    grids_of,
     make_experiment,
     measured,
     outcome_of,
@@ -269,3 +270,10 @@ def test_a_run_that_was_resumed_elsewhere(tmp_path):
     ]  # fmt: skip
     ratios = measured(outcome, "train_seconds_ratio")["full", "er", "c-cifar10"]
     assert list(ratios.values) == [0, 1, 2, 4]  # no time of a run that changed its machine
+
+
+def test_what_has_to_be_known_before_comparing_stands_above_the_results(tmp_path, experiment):
+    runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
+    background = replace(printing(A_T=[stated(21.5)]), above="Mind the step.")
+    (grid,) = grids_of(outcome_of(runs, experiment, background))
+    assert grid.caption.endswith("Mind the step.")

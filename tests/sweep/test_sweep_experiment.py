@@ -189,6 +189,14 @@ def test_overrides_count_more_than_everything_else(read, scale):
     assert runs == [replace(run, device="cuda", dtype="bfloat16") for run in plain]
 
 
+def test_a_file_can_say_how_many_runs_there_are_at_once(read):
+    assert [read().at_once(asked) for asked in (0, 1, 4)] == [0, 1, 4]
+    assert [read(jobs=1).at_once(asked) for asked in (0, 1, 4)] == [1, 1, 1]
+    assert [read(jobs=3).at_once(asked) for asked in (0, 1, 4, -1)] == [3, 1, 3, -1]
+    with pytest.raises(InputError, match="jobs must be 1 or more"):
+        read(jobs=-1)
+
+
 def test_a_baseline_is_of_the_grid(read):
     assert read(baseline={"method": "er"}).baseline == {"method": "er"}
     with pytest.raises(InputError, match="unknown method in baseline 'mir'; known: er, er-las"):

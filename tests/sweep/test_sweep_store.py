@@ -188,14 +188,23 @@ def test_a_store_that_was_kept_small_still_knows_its_runs(tmp_path):
     (bad / "metrics.json").write_text("[")
     tool = Path(__file__).parents[2] / "tools/keep_results.py"
 
-    def keep(target):
-        command = [sys.executable, str(tool), str(store.root), str(target)]
+    def keep(source, target):
+        command = [sys.executable, str(tool), str(source), str(target)]
         return subprocess.run(command, capture_output=True, text=True)
 
-    done = keep(tmp_path / "kept")
+    packed = tmp_path / "kept.runs.jsonl"
+    done = keep(store.root, packed)
     assert done.returncode == 0 and "kept 1 runs" in done.stdout and str(bad) in done.stderr
+    assert len(packed.read_text().splitlines()) == 1
+    assert keep(packed, tmp_path / "kept").returncode == 0
     kept = Store(tmp_path / "kept")
     assert kept.metrics(CONFIG)["A_T"] == 50.0
     assert kept.status(other) == "waiting"
     assert {file.name for file in kept.folder(CONFIG).iterdir()} == {"config.toml", "metrics.json"}
-    assert keep(store.root / "inside").returncode != 0
+    assert keep(store.root, store.root / "inside").returncode != 0
+    finish(store.folder(other), other, A_T=51.0)  # now it is
+    assert keep(store.root, packed).returncode == 0
+    assert [line.count('"A_T":51.0') for line in packed.read_text().splitlines()].count(1) == 1
+    packed.write_text(damaged := packed.read_text() + "{")
+    done = keep(store.root, packed)
+    assert done.returncode != 0 and "line 3" in done.stderr and packed.read_text() == damaged

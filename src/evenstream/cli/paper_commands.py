@@ -21,6 +21,8 @@ from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.printable import say, say_error
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from evenstream.report.experiments import FoundRun
     from evenstream.run.config import RunConfig
     from evenstream.sweep.estimate import Estimate
@@ -35,6 +37,12 @@ Names = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="(default: all)"),
 ]
+Words = Annotated[
+    tuple[str, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="[WORD ...]", help_behavior_hint="(default: all)"),
+]
+OneName = Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: all)")]
 RunFolders = Annotated[
     tuple[Path, ...], tyro.conf.arg(metavar="DIR [DIR ...]", help_behavior_hint="(default: none)")
 ]
@@ -63,6 +71,9 @@ def run(name: Name, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
 
 def list_(
+    words: Words = (),
+    stream: OneName = None,
+    method: OneName = None,
     scale: ScaleName = None,
     out: StoreFolder = STORE,
     runs: RunFolders = (),
@@ -75,18 +86,22 @@ def list_(
     in whichever precision it was made, as in `paper report`; `paper run` makes those that it is
     asked for.
 
-    Example: evenstream paper list --scale cpu --measure
+    Example: evenstream paper list table 2
+
+    Example: evenstream paper list --method er-ace --scale cpu --measure
 
     Args:
+        words: Only what has all of these in its number, name or title: figure, "table 2", batch.
+        stream: Only experiments on this stream.
+        method: Only experiments with this method.
         scale: Of the experiments that have it.
         out: Folder of all runs.
-        runs: Further folders to search for runs.
+        runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
         measure: Time a few steps of each kind of run that is not known yet (seconds each).
     """
-    from rich.table import Table
-
     from evenstream.cli.screen import Screen
-    from evenstream.paper import descriptions, experiments
+    from evenstream.paper import Description, descriptions, experiments
+    from evenstream.paper.choice import choose, in_order
     from evenstream.report.experiments import find_runs
     from evenstream.sweep.estimate import Estimate
     from evenstream.sweep.plan import make_plan
@@ -95,37 +110,50 @@ def list_(
     scales = dict.fromkeys(name for each in experiments().values() for name in each.scale_names)
     if scale is not None and scale not in scales:
         raise UnknownName("scale", scale, scales)
+    entries = in_order([*experiments().values(), *descriptions().values()])
+    chosen = choose(entries, words, stream, method)
     console, store = Screen(), Store(out)
     estimate, found = Estimate(store.finished()), find_runs([*run_folders(store), *runs]).runs
     not_measured: dict[str, str] = {}
     unknown = False
-    table = Table("name", "cells", "runs", "time left", "what it shows")
-    table.columns[0].no_wrap = True
-    for experiment in experiments().values():
-        if scale is not None and scale not in experiment.scale_names:
+    table = _overview()
+    for entry in chosen:
+        if isinstance(entry, Description):
+            table.add_row(entry.source, entry.name, "", "", entry.title)
             continue
-        plan = make_plan(experiment, scale)
+        if scale is not None and scale not in entry.scale_names:
+            continue
+        plan = make_plan(entry, scale)
         ahead = _ahead(plan, found)
         if measure:
             _measure(ahead, estimate, not_measured)
-        cost = _cost(ahead, store, estimate)
+        cost = _cost(ahead, entry.at_once(0), store, estimate)
         unknown = unknown or cost.startswith(("–", "over"))
         every = len(plan.runs())
-        counts = (str(len(plan.cells)), f"{every - len(ahead)}/{every}", cost)
-        table.add_row(experiment.name, *counts, f"{experiment.title} ({experiment.source})")
-    for entry in descriptions().values():
-        table.add_row(entry.name, "", "", "", f"{entry.title} ({entry.source})")
+        table.add_row(entry.source, entry.name, f"{every - len(ahead)}/{every}", cost, entry.title)
     console.print(table)
     console.print(
         f"Runs and times are those at the scale {scale or next(iter(scales))}; there are: "
-        f"{', '.join(scales)} (--scale). `evenstream paper run NAME` runs one. Those without cells "
-        "describe streams and need no runs: `evenstream streams NAME` draws a stream."
+        f"{', '.join(scales)} (--scale). `evenstream paper run NAME` runs one. Those without runs "
+        "describe streams and need none: `evenstream streams NAME` draws a stream."
         + (" Times that are not known: --measure." if unknown and not measure else ""),
         highlight=False,
     )
-    for stream, reason in not_measured.items():
-        say_error(f"not measured: {stream}: {reason}")
+    for name, reason in not_measured.items():
+        say_error(f"not measured: {name}: {reason}")
     return 0
+
+
+def _overview() -> Table:
+    """A table that leaves most of the line to the titles."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    names = ("paper", "name", "runs", "time left", "what it shows")
+    table = Table(*names, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in table.columns[:4]:
+        column.no_wrap = True
+    return table
 
 
 def report(
@@ -144,7 +172,7 @@ def report(
     Args:
         names: Experiments (see `evenstream paper list`).
         store: Folder of all runs that sweeps made.
-        runs: Further folders to search for runs.
+        runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
         out: Folder for the report; must be new, empty or a report.
     """
     from evenstream.paper.report import collect
@@ -200,8 +228,8 @@ def _measure(ahead: Sequence[RunConfig], estimate: Estimate, not_measured: dict[
                 not_measured[config.stream] = str(error).partition(". ")[0]
 
 
-def _cost(ahead: Sequence[RunConfig], store: Store, estimate: Estimate) -> str:
-    """How long runs would take, as far as that is known."""
+def _cost(ahead: Sequence[RunConfig], jobs: int, store: Store, estimate: Estimate) -> str:
+    """How long runs would take, so many at the same time, as far as that is known."""
     from evenstream.run.events import last_step
     from evenstream.run.workers import how_many
     from evenstream.sweep.estimate import in_words, wall_seconds
@@ -210,7 +238,7 @@ def _cost(ahead: Sequence[RunConfig], store: Store, estimate: Estimate) -> str:
         return ""
     each = [estimate.seconds(config, last_step(store.folder(config))) for config in ahead]
     known = [seconds for seconds in each if seconds is not None]
-    seconds = wall_seconds(known, how_many(0, 1))
+    seconds = wall_seconds(known, how_many(jobs, 1))
     if not known or seconds is None:
         return "–"
     return ("" if len(known) == len(each) else "over ") + in_words(seconds)

@@ -112,6 +112,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
     """Make the runs that an experiment lacks and report on all; returns the exit status."""
     from evenstream.cli.screen import Screen
+    from evenstream.report.formats import count
     from evenstream.run.workers import warm_up
     from evenstream.sweep.backends import open_backend
     from evenstream.sweep.board import shown_board
@@ -132,8 +133,14 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     check_options(runs)
     if options.backend == "local":
         check_data(config for config in runs if store.metrics(config) is None)
-    folders = [store.folder(config) for config in runs]
-    with open_backend(options.backend, runs, options.jobs, options.address) as backend:
+    folders, jobs = [store.folder(config) for config in runs], experiment.at_once(options.jobs)
+    if jobs != options.jobs:
+        console.print(
+            f"{experiment.name}: {count(jobs, 'run')} at a time, as its file says, so that others "
+            "do not change what it measures",
+            highlight=False,
+        )
+    with open_backend(options.backend, runs, jobs, options.address) as backend:
         store.make()
         try:
             with (

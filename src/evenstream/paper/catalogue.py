@@ -34,7 +34,7 @@ class Printed:
     """How many the mean is printed with."""
     std_decimals: int
     source: str
-    """The LaTeX label of the table, or of the figure that the text speaks of."""
+    """The table, or the figure that the text speaks of, by its number: "Table 2"."""
 
     def belongs_to(self, cell: Cell) -> bool:
         """Whether all keys of the number that the cell has, too, have the same value."""
@@ -101,6 +101,12 @@ def printed_runs() -> int:
 def notes(name: str) -> list[str]:
     """Where the paper contradicts itself about an experiment, or leaves something open."""
     return [note["text"].strip() for note in _notes()["note"] if name in note["experiments"]]
+
+
+def above_tables(name: str) -> str:
+    """What a reader of an experiment's results has to know before comparing their rows."""
+    found = [note for note in _notes()["note"] if name in note["experiments"]]
+    return " ".join(note["above_tables"].strip() for note in found if "above_tables" in note)
 
 
 @cache

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError, UnknownName
 from evenstream.paper.catalogue import (
     Description,
+    above_tables,
     descriptions,
     experiments,
     notes,
@@ -15,11 +16,14 @@ from evenstream.paper.catalogue import (
     printed_lines,
     printed_runs,
 )
+from evenstream.paper.summary import summary
 from evenstream.report.charts.bars import count_bars_svg
 from evenstream.report.experiments import (
     Background,
     Contents,
     Further,
+    Outcome,
+    Search,
     Stated,
     Table,
     collect_outcome,
@@ -51,7 +55,8 @@ def background(experiment: Experiment) -> Background:
         }
 
     command = f"evenstream paper run {experiment.name}"
-    return Background(stated, "the paper", tuple(notes(experiment.name)), command)
+    name = experiment.name
+    return Background(stated, "the paper", tuple(notes(name)), command, above_tables(name))
 
 
 def _data(experiment: Experiment, cell: Cell, scale: str) -> tuple[str, float | None, int]:
@@ -74,11 +79,8 @@ def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
             raise UnknownName("experiment", name, known)
     chosen = [name for name in known if not names or name in names]
     search = find_runs(folders)
-    outcomes = [
-        collect_outcome(experiment, search.runs, background(experiment))
-        for name, experiment in experiments().items()
-        if name in chosen
-    ]
+    outcomes = outcomes_of(search, chosen)
+    described = [entry for name, entry in descriptions().items() if name in chosen]
     placed = {run.key for outcome in outcomes for run in outcome.runs}
     return Contents(
         "The paper's tables and figures",
@@ -86,8 +88,18 @@ def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
         outcomes,
         search,
         () if names else [run for run in search.runs if run.key not in placed],
-        [_describe(entry) for name, entry in descriptions().items() if name in chosen],
+        [_describe(entry) for entry in described],
+        summary(outcomes, described),
     )
+
+
+def outcomes_of(search: Search, names: Collection[str]) -> list[Outcome]:
+    """What came of those of the paper's experiments that are named."""
+    return [
+        collect_outcome(experiment, search.runs, background(experiment))
+        for name, experiment in experiments().items()
+        if name in names
+    ]
 
 
 def _lead(runs: int) -> str:

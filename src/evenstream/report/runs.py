@@ -19,7 +19,7 @@ from evenstream.run.config import CONFIG
 from evenstream.run.environment import ENVIRONMENT
 from evenstream.run.folder import METRICS, METRICS_FORMAT
 
-__all__ = ["Run", "load_run", "load_runs", "number"]
+__all__ = ["Run", "load_run", "load_runs", "make_run", "number"]
 
 _NEEDED: dict[str, type | tuple[type, ...]] = {
     "method": str,
@@ -36,7 +36,7 @@ class Run:
     """One run directory as found on disk.
 
     Attributes:
-        directory: where it is.
+        directory: where it is; of a packed run the file and the name in it.
         metrics: the content of `metrics.json`; empty when it is missing or cannot be used.
         env: the content of `env.json`; empty when it is missing.
         config: the text of `config.toml`; empty when it is missing.
@@ -165,10 +165,13 @@ def load_run(directory: Path) -> Run:
         config = ""
     metrics, problem = _read_json(directory / METRICS)
     if problem is None:
-        problem = _problem(metrics)
-    return Run(
-        directory=directory, metrics=_usable(metrics), env=env, config=config, problem=problem
-    )
+        return make_run(directory, metrics, env, config)
+    return Run(directory, env=env, config=config, problem=problem)
+
+
+def make_run(directory: Path, metrics: dict[str, Any], env: dict[str, Any], config: str) -> Run:
+    """A run from the content of its files; notes what is wrong with it."""
+    return Run(directory, _usable(metrics), env, config, _problem(metrics))
 
 
 def _read_json(path: Path) -> tuple[dict[str, Any], str | None]:

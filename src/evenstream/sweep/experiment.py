@@ -94,11 +94,17 @@ class Experiment:
     """What the experiment reproduces."""
     baseline: Mapping[str, Value] = field(default_factory=dict)
     """Values of keys that reports compare all others with, seed by seed."""
+    jobs: int = 0
+    """How many runs at the same time at most; 0: as many as the command asks for."""
 
     @property
     def scale_names(self) -> list[str]:
         """All scales, the experiment's own first."""
         return [self.base, *self.scales]
+
+    def at_once(self, asked: int) -> int:
+        """How many runs at the same time if a command asks for so many (0: for each core one)."""
+        return min(asked or self.jobs, self.jobs) if self.jobs else asked
 
     def at(self, scale: str | None = None) -> Experiment:
         """The experiment at one of its scales (None: its own), which then is its only one."""

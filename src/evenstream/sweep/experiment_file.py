@@ -34,11 +34,12 @@
 
 A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. Of several settings the
 last counts, in this order: the stream's protocol, `[settings]`, those of the scale, the keys of the
-cell, each `[[when]]` that matches. Three more entries are optional: `source`, what the experiment
-reproduces, `base`, what its own scale is called ("full"), and `baseline`, values of the grid that
-reports compare the others with (`{ method = "er" }`). Only the grid is needed: `name` is that of
-the file otherwise, `title` the name, and the rest is 5 seeds, A_T and F_T, and a row for each
-method. Scales are named like experiments.
+cell, each `[[when]]` that matches. Four more entries are optional: `source`, what the experiment
+reproduces, `base`, what its own scale is called ("full"), `baseline`, values of the grid that
+reports compare the others with (`{ method = "er" }`), and `jobs`, how many runs there may be at the
+same time, whatever the command says (1 where times are compared). Only the grid is needed: `name`
+is that of the file otherwise, `title` the name, and the rest is 5 seeds, A_T and F_T, and a row for
+each method. Scales are named like experiments.
 `weights = "?"` stands for a file that the command names with `--weights`.
 """
 
@@ -92,9 +93,9 @@ def read_experiment(file: Traversable) -> Experiment:
 # ---- parsing ---------------------------------------------------------------------------------
 
 _ENTRIES = {
-    "name": str, "title": str, "source": str, "base": str, "seeds": int, "metrics": list,
-    "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list, "cell": list,
-    "skip": list, "scale": dict,
+    "name": str, "title": str, "source": str, "base": str, "seeds": int, "jobs": int,
+    "metrics": list, "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list,
+    "cell": list, "skip": list, "scale": dict,
 }  # fmt: skip
 _DEFAULTS: dict[str, Any] = {"seeds": 5, "metrics": ["A_T", "F_T"], "rows": ["method"]}
 _SCALE_ENTRIES = {name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when")}
@@ -122,6 +123,7 @@ def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
         base=values.get("base", "full"),
         source=values.get("source", ""),
         baseline=_baseline(values.get("baseline", {}), grid),
+        jobs=values.get("jobs", 0),
     )
 
 
@@ -235,6 +237,8 @@ def _check(experiment: Experiment) -> None:
             raise InputError(f"the grid needs the key {name!r}")
     _check_choice("metrics", experiment.metrics, METRICS)
     _check_choice("rows", experiment.rows, tuple(experiment.grid))
+    if experiment.jobs < 0:
+        raise InputError("jobs must be 1 or more, or 0 for as many as the command asks for")
     _check_name("base", experiment.base)
     for scale in experiment.scales:
         _check_name("the name of a scale", scale)

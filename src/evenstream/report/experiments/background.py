@@ -60,6 +60,8 @@ class Background:
     notes: tuple[str, ...] = ()
     command: str = ""
     """What makes the runs."""
+    above: str = ""
+    """What stands above the tables of results."""
 
 
 def distinct(values: Iterable[Stated]) -> list[Stated]:

@@ -49,6 +49,8 @@ class Contents:
     unplaced: Sequence[FoundRun] = ()
     """Runs that belong to no cell."""
     further: Sequence[Further] = ()
+    summary: Table | None = None
+    """What a reader sees first."""
 
     @property
     def with_runs(self) -> list[Outcome]:

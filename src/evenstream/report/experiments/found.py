@@ -13,7 +13,8 @@ from typing import Any
 from evenstream.errors import DataError, EvenstreamError
 from evenstream.measures import Metric
 from evenstream.report.formats import count
-from evenstream.report.runs import Run, load_run
+from evenstream.report.packed import PACKED, is_packed, read_packed
+from evenstream.report.runs import Run, load_run, make_run
 from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.folder import CHECKPOINTS, METRICS
 from evenstream.sweep.experiment import TO_BE_GIVEN
@@ -149,62 +150,88 @@ class Search:
 
 
 def find_runs(folders: Sequence[Path]) -> Search:
-    """All finished runs in folders and below, in the order of the folders, each once."""
+    """All finished runs in folders and below, in the order of the folders, each once.
+
+    Runs that were packed count like all others, in files beside or instead of folders.
+    """
     search = Search()
     seen: dict[str, FoundRun] = {}
     places: set[Path] = set()
     for folder in folders:
-        if not folder.is_dir():
-            raise DataError(f"{folder} is not a folder; runs are searched for in folders")
-        for place in _run_folders(folder):
+        if not folder.is_dir() and not is_packed(folder):
+            raise DataError(
+                f"{folder} is not a folder; runs are searched for in folders and in files of "
+                f"packed runs (NAME{PACKED})"
+            )
+        for place in _places(folder):
             if place.resolve() in places:
                 continue
             places.add(place.resolve())
-            found = _read(place, search)
-            if found is None:
-                continue
-            first = seen.setdefault(found.key, found)
-            if first is found:
-                search.runs.append(found)
-                continue
-            search.copies += 1
-            one, other = (each.run.metrics["A_T"] for each in (first, found))
-            if one != other:
-                search.problems.append(
-                    f"{place}: left out, a run like {first.run.directory} with another result "
-                    f"(A_T {other:.2f}, not {one:.2f})"
-                )
+            for found in _read_packed(place, search) if is_packed(place) else _read(place, search):
+                first = seen.setdefault(found.key, found)
+                if first is found:
+                    search.runs.append(found)
+                else:
+                    _note_copy(first, found, search)
     return search
 
 
-def _run_folders(folder: Path) -> Iterator[Path]:
-    """Folders that hold one of the files of a run; links are not followed."""
+def _note_copy(first: FoundRun, copy: FoundRun, search: Search) -> None:
+    search.copies += 1
+    one, other = (each.run.metrics["A_T"] for each in (first, copy))
+    if one != other:
+        search.problems.append(
+            f"{copy.run.directory}: left out, a run like {first.run.directory} with another result "
+            f"(A_T {other:.2f}, not {one:.2f})"
+        )
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    """Folders that hold one of the files of a run, and packed runs; links are not followed."""
+    if is_packed(folder):
+        yield folder
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != CHECKPOINTS)
         if CONFIG in files or METRICS in files:
             yield Path(parent)
+        names = sorted(name.removesuffix(PACKED) for name in files if name.endswith(PACKED))
+        yield from (Path(parent, name + PACKED) for name in names)
 
 
-def _read(place: Path, search: Search) -> FoundRun | None:
-    """The run in a folder; None, and the reason in `search`, if it cannot be used."""
+def _read_packed(file: Path, search: Search) -> Iterator[FoundRun]:
+    """The runs in a file; what cannot be used is noted in `search`."""
+    for packed in read_packed(file, search.problems.append):
+        place = file / packed.name
+        try:
+            config = RunConfig.from_values(place, packed.config)
+        except EvenstreamError as error:
+            search.problems.append(f"{place}: no run of this version ({error})")
+            continue
+        run = make_run(place, packed.metrics, packed.env or {}, packed.settings)
+        yield from _usable(config, run, search)
+
+
+def _read(place: Path, search: Search) -> Iterator[FoundRun]:
+    """The run in a folder; none, and the reason in `search`, if it cannot be used."""
     try:
         config = RunConfig.read(place)
     except EvenstreamError as error:
         search.problems.append(f"{place}: no run of this version ({error})")
-        return None
-    if not (place / METRICS).is_file():
-        if (place / ERROR).is_file():
-            search.failed += 1
-        else:
-            search.unfinished += 1
-        return None
-    run = load_run(place)
+        return
+    if (place / METRICS).is_file():
+        yield from _usable(config, load_run(place), search)
+    elif (place / ERROR).is_file():
+        search.failed += 1
+    else:
+        search.unfinished += 1
+
+
+def _usable(config: RunConfig, run: Run, search: Search) -> Iterator[FoundRun]:
     if run.problem is not None:
-        search.problems.append(f"{place}: {run.problem}")
+        search.problems.append(f"{run.directory}: {run.problem}")
     elif not run.finished:
         search.unfinished += 1
     elif any(run.metrics[name] != getattr(config, name) for name in ("method", "stream", "seed")):
-        search.problems.append(f"{place}: {METRICS} is not of the run in {CONFIG}")
+        search.problems.append(f"{run.directory}: {METRICS} is not of the run in {CONFIG}")
     else:
-        return FoundRun(config, run)
-    return None
+        yield FoundRun(config, run)

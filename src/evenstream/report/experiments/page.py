@@ -17,6 +17,8 @@ from evenstream.report.formats import count
 from evenstream.report.frame import frame
 from evenstream.report.html import breakable, card, code, details, escape, lines, scroll
 
+_WORDY = 40
+"""Characters beyond which the text of a cell is broken into lines."""
 _LISTED = 200
 """Runs that belong nowhere beyond which the page names no more."""
 
@@ -38,10 +40,14 @@ def _header(contents: Contents) -> str:
 
 
 def _sections(contents: Contents) -> str:
-    parts = [_overview(contents), *map(_experiment, contents.with_runs)]
+    parts = [_summary(contents.summary), _overview(contents), *map(_experiment, contents.with_runs)]
     parts += [_missing(contents.without_runs), *map(_further, contents.further)]
     parts.append(_leftovers(contents))
     return lines([part for part in parts if part])
+
+
+def _summary(table: Table | None) -> str:
+    return card("summary", table.title, _html(table)) if table else ""
 
 
 def _overview(contents: Contents) -> str:
@@ -138,7 +144,7 @@ def _class(table: Table, place: int, text: str = "") -> str:
     names = ["left"] if place in table.left else []
     if table.columns[place] in ("verdict", "in words"):
         names.append("verdict")
-    if table.columns[place] in ("machine", "commit", "error") or OR in text:
+    if table.columns[place] in ("machine", "commit", "error") or OR in text or len(text) > _WORDY:
         names.append("wrap")
     return f' class="{" ".join(names)}"' if names else ""
 

@@ -61,7 +61,7 @@ def pivot(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     caption = [f"Each cell: ours / {by}, where it prints a number." if beside else ""]
     caption += [all_cells(common)]
     caption += [f"{metric_text(metric)}." for metric in metrics]
-    caption += [_seeds(measured)]
+    caption += [_seeds(measured), outcome.background.above]
     return Table(
         "Results",
         scale_words(outcome, scale),

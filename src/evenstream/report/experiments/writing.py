@@ -52,6 +52,7 @@ def _deeper(text: str, levels: int) -> str:
 def _index(contents: Contents) -> str:
     """The list of all experiments."""
     parts = [f"# {escape(contents.title)}", escape(contents.lead)]
+    parts += [table_text(contents.summary)] if contents.summary else []
     rows = [
         [f"[{row.name}]({row.name}.md)", escape(row.title), escape(row.scales), row.cells,
          str(row.runs), escape(row.verdicts)]

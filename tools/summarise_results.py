@@ -1,0 +1,39 @@
+"""Write the summary of the stored runs at the beginning of docs/results.md.
+
+    python tools/summarise_results.py
+
+It is the table that `evenstream paper report --runs docs/results` begins with. To be run whenever
+runs were added to docs/results or a table of the paper has changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evenstream.errors import EvenstreamError
+from evenstream.files import write_atomically
+from evenstream.paper import descriptions, experiments
+from evenstream.paper.report import outcomes_of
+from evenstream.paper.summary import summary
+from evenstream.report.experiments import find_runs
+from evenstream.report.experiments.markdown import table_text
+
+DOCS = Path(__file__).parent.parent / "docs"
+BEGIN = "<!-- begin: written by tools/summarise_results.py -->\n"
+END = "<!-- end: written by tools/summarise_results.py -->\n"
+
+
+def with_summary(text: str, results: Path) -> str:
+    """The text of results.md with the summary of the runs below a folder in its place."""
+    before, found, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not (found and ended):
+        raise EvenstreamError(f"the text has no place for the summary: {BEGIN}{END}")
+    outcomes = outcomes_of(find_runs([results]), experiments())
+    table = table_text(summary(outcomes, list(descriptions().values())))
+    return f"{before}{BEGIN}\n{table}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    page = DOCS / "results.md"
+    write_atomically(page, with_summary(page.read_text(encoding="utf-8"), DOCS / "results"))
