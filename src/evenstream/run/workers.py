@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections import deque
@@ -202,7 +203,16 @@ class _Processes(Generic[J, R]):
         self._work = work
 
     def hire(self) -> _Process[J, R]:
-        return _Process(self._work)
+        for pause in (0.0, 0.1, 1.0):
+            time.sleep(pause)
+            try:
+                return _Process(self._work)
+            except (EOFError, ConnectionError):  # what workers are forked from has been killed
+                continue
+        raise EvenstreamError(
+            "no worker process can be started: each is ended while it starts; see whether there is "
+            "memory left"
+        )
 
     def ready(self, busy: Sequence[_Process[J, R]], timeout: float) -> list[_Process[J, R]]:
         pipes = wait([worker.pipe for worker in busy], timeout)
@@ -300,6 +310,9 @@ def _sigint_held() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # to start it would let SIGINT through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
