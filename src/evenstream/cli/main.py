@@ -16,6 +16,7 @@ from evenstream import __version__
 from evenstream.cli import data_commands, paper_commands
 from evenstream.cli.catalogue_commands import methods, streams
 from evenstream.cli.live_commands import learn, predict
+from evenstream.cli.numbers import NUMBERS
 from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.cli.sweep_commands import sweep
@@ -75,7 +76,7 @@ def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
 
 def _dispatch(program: str, description: str, commands: Commands, arguments: list[str]) -> int:
     odd = any(printable(word) != word for word in arguments)  # the parser prints them as they are
-    with redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
+    with NUMBERS, redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
         result: int = tyro.extras.subcommand_cli_from_dict(
             commands,
             prog=program,
