@@ -27,7 +27,7 @@ def wait_for(condition, seconds=90):
 
 
 def test_answers_errors_and_deaths():
-    jobs = deque([2, 13, 3, 14, 15, 4, 5])
+    jobs = deque([2, 13, 3, 14, 15, 16, 4, 5])
     flag = threading.Event()
     answers = {}
     with closing(work_off(jobs, worker_jobs.square, 2, flag)) as ended:
@@ -41,6 +41,7 @@ def test_answers_errors_and_deaths():
     assert answers[13].error == "13 is refused"
     assert answers[14].error == "ZeroDivisionError: 14 is a bug"
     assert "worker_jobs.py" in answers[14].traceback  # for whoever wrote it
+    assert "too little memory" in answers[16].error
     assert answers[15].result is None
     assert answers[15].error is None
     # The death of one did not cost the other its life, and errors cost nobody anything.

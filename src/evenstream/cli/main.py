@@ -20,7 +20,7 @@ from evenstream.cli.numbers import NUMBERS
 from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.cli.sweep_commands import sweep
-from evenstream.errors import EvenstreamError, InputError
+from evenstream.errors import EvenstreamError, InputError, memory_trouble
 from evenstream.printable import Escaping, printable, say_error
 from evenstream.run.progress import format_warning
 
@@ -146,6 +146,11 @@ def _run(arguments: list[str] | None) -> int:
     except KeyboardInterrupt:
         say_error("stopped")
         return 130
+    except Exception as error:
+        if not (trouble := memory_trouble(error)):
+            raise
+        say_error(f"error: {trouble}")
+        return 2
     finally:
         warnings.formatwarning = before
 

@@ -27,7 +27,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
-from evenstream.errors import EvenstreamError, InputError
+from evenstream.errors import EvenstreamError, InputError, memory_trouble
 from evenstream.interruption import Interrupted, StopFlag
 from evenstream.run.progress import format_warning
 
@@ -192,8 +192,11 @@ def attempt(work: Callable[[J, StopFlag], R], job: J, stop: StopFlag) -> Answer[
     except EvenstreamError as error:
         return Answer(error=str(error), traceback=traceback.format_exc())
     except Exception as error:  # a bug in a method must not stop the others
-        traceback.print_exc()
-        return Answer(error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
+        told = memory_trouble(error)
+        if not told:
+            traceback.print_exc()
+            told = f"{type(error).__name__}: {error}"
+        return Answer(error=told, traceback=traceback.format_exc())
 
 
 class _Processes(Generic[J, R]):
