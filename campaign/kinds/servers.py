@@ -33,6 +33,8 @@ class _Answer:
     extra: bytes = b""
     pause: float = 0.0
     """Seconds before each of ten pieces."""
+    drips: bool = False
+    """Whether the headers come byte by byte, each after that pause."""
     noise: bool = False
     raw: bytes | None = None
     """Instead of everything else."""
@@ -51,7 +53,7 @@ _BAD = [
     _Answer(pause=0.15), _Answer(pause=2, part=0.2), _Answer(noise=True), _Answer(tag=""),
     _Answer(tag='W/"1"'), _Answer(tag="\x1b[31m"), _Answer(tag="é" * 5000),
     _Answer(more="Content-Encoding: gzip\r\n"), _Answer(more="Transfer-Encoding: chunked\r\n"),
-    _Answer(more=f"X: {'x' * 200_000}\r\n"),
+    _Answer(pause=0.1, drips=True), _Answer(more=f"X: {'x' * 200_000}\r\n"),
     _Answer("206 Partial Content", more="Content-Range: bytes 7-9/*\r\n"),
 ]  # fmt: skip
 
@@ -99,7 +101,7 @@ def _be_impatient() -> None:
 
     sleep = time.sleep
     time.sleep = lambda seconds: sleep(min(float(seconds), 0.01))
-    download._TIMEOUT_SECONDS = 1
+    download._TIMEOUT_SECONDS, download._WINDOW_SECONDS = 1, 3
 
 
 def _serve(listening: socket.socket, content: bytes, answers: list[_Answer]) -> int:
@@ -129,4 +131,6 @@ def _pieces(answer: _Answer, content: bytes, start: int) -> list[bytes]:
     sent = rest[: int(answer.part * len(rest))]
     tenth = len(sent) // 10 + 1
     pieces = [sent[at : at + tenth] for at in range(0, len(sent), tenth)]
-    return [head.encode(), *pieces, answer.extra]
+    step = 1 if answer.drips else len(head)
+    heads = [head[at : at + step].encode() for at in range(0, len(head), step)]
+    return [*heads, *pieces, answer.extra]

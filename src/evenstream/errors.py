@@ -51,6 +51,27 @@ class DataError(EvenstreamError):
     """A data set is missing, damaged or has the wrong layout."""
 
 
+_NO_MEMORY = (
+    *("allocate memory", "not enough memory", "out of memory", "bad_alloc"),
+    *("failed to map segment", "can't start new thread"),
+)
+"""What PyTorch and the system say for want of memory."""
+
+
+def memory_trouble(error: Exception) -> str:
+    """What to tell the user of an error for want of memory, whosever it is; empty for others."""
+    said = str(error).partition("\n")[0][:200]
+    foreign = isinstance(error, RuntimeError | ImportError)
+    if not isinstance(error, MemoryError) and not (
+        foreign and any(words in said.lower() for words in _NO_MEMORY)
+    ):
+        return ""
+    return (
+        f"there is too little memory{f' ({said})' if said else ''}; free some, or ask for less: "
+        "a smaller batch, memory or network, fewer jobs"
+    )
+
+
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 

@@ -163,6 +163,11 @@ def test_names_that_are_no_text(run):
     assert b"cafe/0\xe9.png" in Path("p.csv").read_bytes()
     command = [sys.executable, "-m", "evenstream", "predict", "dir", where]
     assert subprocess.run(command, capture_output=True).stdout == Path("p.csv").read_bytes()
+    (where / "cafe").rename(where / "caf\udce9")  # now a label is no text
+    for words in (["run", "er", *options], ["learn", "new", "--from", where, "--size", "8"]):
+        status, _, err = run(*words)
+        assert status == 2 and "rename the folder" in err and is_plain(err)
+        err.encode()
 
 
 @pytest.mark.parametrize("where", ["&-", "/dev/full"])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from evenstream.cli import main as main_module
 from evenstream.errors import EvenstreamError
@@ -46,6 +47,22 @@ def test_run_and_report(run, table):
     assert "<html" in Path("first/report.html").read_text()
     assert run("report", "first", "--out", "page.html")[0] == 0
     assert Path("page.html").exists()
+
+
+def fails_to_import():
+    raise ImportError("libx.so: failed to map segment from shared object")
+
+
+@pytest.mark.parametrize(
+    "need", [lambda: torch.empty(1 << 50), lambda: np.empty(1 << 50), fails_to_import]
+)
+def test_too_little_memory_is_said_in_plain_words(run, table, monkeypatch, need):
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "end_task", lambda *_: need())
+        status, _, err = run("run", "er", "--stream", table, *SMALL, "--out", "one")
+    assert status == 2
+    assert "too little memory" in err and "smaller" in err and "Traceback" not in err
+    assert run("resume", "one")[0] == 0
 
 
 def test_defaults_of_the_protocol_and_of_the_folder(run):

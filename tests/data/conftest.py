@@ -41,6 +41,7 @@ class Mirror:
         headers: More headers to send with every file, also in place of the right ones.
         moved: Where the next requests are sent on to, with an answer that has no end.
         drip: Seconds between one byte and the next, if not all are sent at once.
+        drip_headers: The same for the headers.
         break_after: Bytes after which each of the next responses breaks off.
         errors: Status codes of the next responses, which then have no content.
     """
@@ -56,6 +57,7 @@ class Mirror:
         self.errors: list[int] = []
         self.moved: list[str] = []
         self.drip = 0.0
+        self.drip_headers = 0.0
         mirror = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -88,11 +90,19 @@ class Mirror:
                 self.end_headers()
                 limit = mirror.break_after.pop(0) if mirror.break_after else len(content)
                 rest = content[start : start + limit]
-                step = 1 if mirror.drip else len(rest) or 1
+                self.send_slowly(rest, mirror.drip)
+
+            def end_headers(self) -> None:
+                self._headers_buffer.append(b"\r\n")
+                buffer, self._headers_buffer = b"".join(self._headers_buffer), []
+                self.send_slowly(buffer, mirror.drip_headers)
+
+            def send_slowly(self, content: bytes, drip: float) -> None:
+                step = 1 if drip else len(content) or 1
                 with contextlib.suppress(OSError):  # whoever asked has had enough
-                    for place in range(0, len(rest), step):
-                        self.wfile.write(rest[place : place + step])
-                        time.sleep(mirror.drip)
+                    for place in range(0, len(content), step):
+                        self.wfile.write(content[place : place + step])
+                        time.sleep(drip)
 
             def send_on(self, address: str) -> None:
                 self.send_response(302)

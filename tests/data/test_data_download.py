@@ -247,6 +247,23 @@ def test_a_server_that_is_too_slow_is_given_up_and_the_part_kept(server, folder,
     assert server.ranges[-1] is not None
 
 
+def test_headers_that_come_byte_by_byte_are_not_waited_for(server, folder, monkeypatch):
+    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.3)
+    server.drip_headers = 0.02
+    with pytest.raises(DataError, match="too slow: no answer in"):
+        fetch_from(server, folder)
+    assert len(server.asked) == 1
+
+
+def test_lengths_of_chunks_that_come_byte_by_byte_are_not_waited_for(server, folder, monkeypatch):
+    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.3)
+    server.headers = {"Transfer-Encoding": "chunked"}
+    server.files[f"/{NAME}"] = b"5;" + bytes(1000)
+    server.drip = 0.02
+    with pytest.raises(DataError, match="broke off at 0 bytes"):
+        fetch_from(server, folder)
+
+
 def test_a_server_that_is_slow_but_not_too_slow_is_waited_for(server, folder, monkeypatch):
     monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.05)
     monkeypatch.setattr(download_module, "_LEAST_RATE", 1)

@@ -27,7 +27,7 @@ def wait_for(condition, seconds=90):
 
 
 def test_answers_errors_and_deaths():
-    jobs = deque([2, 13, 3, 14, 15, 4, 5])
+    jobs = deque([2, 13, 3, 14, 15, 16, 4, 5])
     flag = threading.Event()
     answers = {}
     with closing(work_off(jobs, worker_jobs.square, 2, flag)) as ended:
@@ -41,6 +41,7 @@ def test_answers_errors_and_deaths():
     assert answers[13].error == "13 is refused"
     assert answers[14].error == "ZeroDivisionError: 14 is a bug"
     assert "worker_jobs.py" in answers[14].traceback  # for whoever wrote it
+    assert "too little memory" in answers[16].error
     assert answers[15].result is None
     assert answers[15].error is None
     # The death of one did not cost the other its life, and errors cost nobody anything.
@@ -127,6 +128,30 @@ if __name__ == "__main__":
 """)
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert "Traceback" in ended.stderr and "14 is a bug" in ended.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each worker starts by itself")
+@pytest.mark.parametrize(("number", "survives"), [(signal.SIGINT, True), (signal.SIGKILL, False)])
+def test_signals_while_the_process_that_workers_are_forked_from_starts(tmp_path, number, survives):
+    """Ctrl-C does not reach it; if it is killed, there is another."""
+    script = tmp_path / "parent.py"
+    script.write_text(f"""
+import os, signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in background
+sys.path.insert(0, {str(HERE)!r})
+from collections import deque
+from multiprocessing.forkserver import _forkserver
+import worker_jobs
+from evenstream.run.workers import warm_up, work_off
+if __name__ == "__main__":
+    warm_up()
+    server = _forkserver._forkserver_pid
+    threading.Timer(0.3, os.kill, (server, {int(number)})).start()
+    for _, answer in work_off(deque([3]), worker_jobs.square, 1, threading.Event()):
+        print(answer.result[0], _forkserver._forkserver_pid == server)
+""")
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["9", str(survives)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

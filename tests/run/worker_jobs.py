@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for processes that did not come from pytest
 
 from evenstream.errors import EvenstreamError
@@ -14,13 +16,15 @@ from killing import KillAt
 
 
 def square(number, stop):
-    """Refuses 13, has a bug at 14, and is killed at 15."""
+    """Refuses 13, has a bug at 14, is killed at 15, and takes too much memory at 16."""
     if number == 13:
         raise EvenstreamError("13 is refused")
     if number == 14:
         raise ZeroDivisionError("14 is a bug")
     if number == 15:
         os.kill(os.getpid(), signal.SIGKILL)
+    if number == 16:
+        np.empty(1 << 50)
     return number * number, os.getpid()
 
 

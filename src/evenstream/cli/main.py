@@ -16,10 +16,11 @@ from evenstream import __version__
 from evenstream.cli import data_commands, paper_commands
 from evenstream.cli.catalogue_commands import methods, streams
 from evenstream.cli.live_commands import learn, predict
+from evenstream.cli.numbers import NUMBERS
 from evenstream.cli.pretrain_commands import pretrain
 from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.cli.sweep_commands import sweep
-from evenstream.errors import EvenstreamError, InputError
+from evenstream.errors import EvenstreamError, InputError, memory_trouble
 from evenstream.printable import Escaping, printable, say_error
 from evenstream.run.progress import format_warning
 
@@ -75,7 +76,7 @@ def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
 
 def _dispatch(program: str, description: str, commands: Commands, arguments: list[str]) -> int:
     odd = any(printable(word) != word for word in arguments)  # the parser prints them as they are
-    with redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
+    with NUMBERS, redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
         result: int = tyro.extras.subcommand_cli_from_dict(
             commands,
             prog=program,
@@ -145,6 +146,11 @@ def _run(arguments: list[str] | None) -> int:
     except KeyboardInterrupt:
         say_error("stopped")
         return 130
+    except Exception as error:
+        if not (trouble := memory_trouble(error)):
+            raise
+        say_error(f"error: {trouble}")
+        return 2
     finally:
         warnings.formatwarning = before
 

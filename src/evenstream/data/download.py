@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -208,13 +211,7 @@ def _request(part: _Part, url: str, download: Download, progress: Progress | Non
         if part.size == origin.size:
             return
         headers |= {"Range": f"bytes={part.size}-", "If-Range": str(origin.validator)}
-    with requests.get(
-        url,
-        headers=headers,
-        stream=True,
-        timeout=_TIMEOUT_SECONDS,
-        hooks={"response": _leave_redirect},
-    ) as response:
+    with _answer(url, headers) as response:
         if response.status_code in (requests.codes.partial, requests.codes.requested_range):
             if origin is None or not _follows(response, part, origin):
                 part.discard()
@@ -226,6 +223,36 @@ def _request(part: _Part, url: str, download: Download, progress: Progress | Non
         _append(response, part, download, progress)
     if origin.size is not None and part.size < origin.size:
         raise requests.ConnectionError(f"it broke off at {part.size} of {origin.size} bytes")
+
+
+def _answer(url: str, headers: dict[str, str]) -> requests.Response:
+    """The answer once its headers are there, which must all come within a window.
+
+    They are waited for in a thread that is left behind if they do not: a time limit of `requests`
+    starts anew with every byte.
+    """
+    import requests
+
+    answer: Future[requests.Response] = Future()
+
+    def ask() -> None:
+        hooks = {"response": _leave_redirect}
+        try:
+            answer.set_result(
+                requests.get(
+                    url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS, hooks=hooks
+                )
+            )
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        return answer.result(_WINDOW_SECONDS)
+    except TimeoutError:
+        raise requests.RequestException(
+            f"it is too slow: no answer in {_WINDOW_SECONDS:.0f} seconds"
+        ) from None
 
 
 def _leave_redirect(response: requests.Response, **_: object) -> None:
@@ -265,7 +292,7 @@ def _append(
     received = part.size
     pace = _Pace(received)
     with part.path.open("ab") as file:
-        while chunk := response.raw.read1(_CHUNK, decode_content=False):
+        while chunk := _read(response):
             file.write(chunk)
             received += len(chunk)
             if received > download.size_limit:
@@ -274,6 +301,25 @@ def _append(
                 progress(download.name, min(received, download.size), download.size)
             if received < download.size:
                 pace.check(received)
+
+
+def _read(response: requests.Response) -> bytes:
+    """The next bytes; the connection ends if none come within a window.
+
+    What frames them is read without notice, and may come byte by byte, too.
+    """
+
+    def end() -> None:
+        with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+            response.raw.shutdown()
+
+    timer = threading.Timer(_WINDOW_SECONDS, end)
+    timer.start()
+    try:
+        chunk: bytes = response.raw.read1(_CHUNK, decode_content=False)
+    finally:
+        timer.cancel()
+    return chunk
 
 
 class _Pace:

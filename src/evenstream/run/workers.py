@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections import deque
@@ -26,7 +27,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
-from evenstream.errors import EvenstreamError, InputError
+from evenstream.errors import EvenstreamError, InputError, memory_trouble
 from evenstream.interruption import Interrupted, StopFlag
 from evenstream.run.progress import format_warning
 
@@ -191,8 +192,11 @@ def attempt(work: Callable[[J, StopFlag], R], job: J, stop: StopFlag) -> Answer[
     except EvenstreamError as error:
         return Answer(error=str(error), traceback=traceback.format_exc())
     except Exception as error:  # a bug in a method must not stop the others
-        traceback.print_exc()
-        return Answer(error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
+        told = memory_trouble(error)
+        if not told:
+            traceback.print_exc()
+            told = f"{type(error).__name__}: {error}"
+        return Answer(error=told, traceback=traceback.format_exc())
 
 
 class _Processes(Generic[J, R]):
@@ -202,7 +206,16 @@ class _Processes(Generic[J, R]):
         self._work = work
 
     def hire(self) -> _Process[J, R]:
-        return _Process(self._work)
+        for pause in (0.0, 0.1, 1.0):
+            time.sleep(pause)
+            try:
+                return _Process(self._work)
+            except (EOFError, ConnectionError):  # what workers are forked from has been killed
+                continue
+        raise EvenstreamError(
+            "no worker process can be started: each is ended while it starts; see whether there is "
+            "memory left"
+        )
 
     def ready(self, busy: Sequence[_Process[J, R]], timeout: float) -> list[_Process[J, R]]:
         pipes = wait([worker.pipe for worker in busy], timeout)
@@ -300,6 +313,9 @@ def _sigint_held() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # to start it would let SIGINT through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

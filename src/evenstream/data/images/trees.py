@@ -28,6 +28,14 @@ def class_folders(root: Path, part: str) -> list[str]:
             f"{root / part} has no folders of classes; expected CLASS/*.jpg and the like in it, "
             f"found {contents(root, part)}"
         )
+    for label in labels:
+        try:
+            label.encode()
+        except UnicodeEncodeError:
+            raise DataError(
+                f"the name of the folder {label!a} in {root / part} is a class, but no valid text "
+                "(UTF-8); rename the folder"
+            ) from None
     return labels
 
 
