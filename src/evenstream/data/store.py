@@ -25,7 +25,7 @@ from evenstream.errors import DataError, InputError
 from evenstream.files import as_path, with_home
 
 if TYPE_CHECKING:
-    from evenstream.data.images.image_files import OnCorrupt
+    from evenstream.data.image_files import OnCorrupt
 
 __all__ = [
     "DatasetRow",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from evenstream.data.arrays import as_inputs, as_labels
 from evenstream.data.dataset import Label
+from evenstream.data.decoding import SUFFIXES as IMAGE_SUFFIXES
 from evenstream.data.files import digest_of
-from evenstream.data.images.decoding import SUFFIXES as IMAGE_SUFFIXES
-from evenstream.data.images.image_files import ImageFiles, OnCorrupt
+from evenstream.data.image_files import ImageFiles, OnCorrupt
 from evenstream.data.images.trees import class_folders, image_names, labelled_images, sub_folders
 from evenstream.data.npz import read_arrays
 from evenstream.data.tables import TABLE_SUFFIXES, Columns, CsvReader, TableReader, open_table

@@ -16,8 +16,8 @@ from evenstream.report.formats import count
 from evenstream.report.runs import Run, load_run
 from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.folder import CHECKPOINTS, METRICS
+from evenstream.run.identity import run_key
 from evenstream.sweep.experiment import TO_BE_GIVEN
-from evenstream.sweep.identity import run_key
 from evenstream.sweep.store import ERROR
 
 HOW = {

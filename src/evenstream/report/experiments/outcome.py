@@ -12,9 +12,9 @@ from evenstream.report.experiments.background import Background, Stated, distinc
 from evenstream.report.experiments.found import HOW, FoundRun
 from evenstream.report.experiments.metrics import names_of, numbers
 from evenstream.report.experiments.verdicts import SIGNS, Comparison, compare, judge
+from evenstream.run.identity import run_key
 from evenstream.statistics import Interval, mean_interval, paired_difference
 from evenstream.sweep.experiment import Cell, Experiment, Value
-from evenstream.sweep.identity import run_key
 from evenstream.text import MethodText
 
 Seeds = Mapping[int, FoundRun]
