@@ -74,13 +74,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use, so that `evenstream --help` need not wait for PyTorch."""
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'evenstream' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that `evenstream --help` need not wait for PyTorch."""
+        if name in _MODULES:
+            return import_module(_MODULES[name])
+        if name in _HOME:
+            return getattr(import_module(_HOME[name]), name)
+        raise AttributeError(f"module 'evenstream' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
