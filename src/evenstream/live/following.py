@@ -25,7 +25,7 @@ from evenstream.errors import CheckpointError, EvenstreamError, InputError, show
 from evenstream.files import given_path, write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.learner import Learner
-from evenstream.live.folder import LIVE, bring_to_saved, claimed
+from evenstream.live.learner_folder import LIVE, bring_to_saved, claimed
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
 from evenstream.run.folder import METRICS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenstream.errors import InputError
 from evenstream.files import write_atomically
-from evenstream.report.comparison.measures import AREA, FURTHER, known
+from evenstream.report.comparison.further import AREA, FURTHER, known
 from evenstream.report.formats import format_interval, format_spread, seconds_digits, verdict
 from evenstream.report.runs import SUMMARY, number
 from evenstream.run.compare import Comparison, metrics_by_method
