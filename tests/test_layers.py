@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
+from pathlib import Path
 
 import grimp
 
@@ -14,6 +16,13 @@ def test_no_modules_import_each_other_in_a_circle():
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     assert "evenstream.core.memory" in imports["evenstream.core.state"]
     TopologicalSorter(imports).prepare()  # raises CycleError
+
+
+def test_the_documented_layers_are_those_that_are_held():
+    root = Path(__file__).parent.parent
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = [line.replace(" | ", "   ") for line in contracts["contracts"][0]["layers"]]
+    assert "\n".join(layers[1:]) in (root / "docs/architecture.md").read_text()
 
 
 NOT_BROUGHT = {
