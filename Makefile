@@ -23,10 +23,11 @@ test-slow: $(READY)  ## the longer, randomised versions, and those against a rea
 campaign: $(READY)  ## attack every promise of docs/reliability.md (an hour; less: MINUTES=5, SIZE=0.1)
 	$(BIN)/python -m campaign --minutes $(MINUTES) --size $(SIZE) --seed $(SEED)
 
-lint: $(READY)  ## ruff and mypy
+lint: $(READY)  ## ruff, mypy, and the layers of pyproject.toml
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(READY)  ## speed as ratios measured side by side, beside the targets
 	$(BIN)/python -m benchmarks

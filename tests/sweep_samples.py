@@ -8,9 +8,9 @@ from pathlib import Path
 from evenstream.run.many import Job
 from evenstream.run.workers import Answer, attempt
 from evenstream.sweep.backends import Backend
-from evenstream.sweep.engine import Listener
 from evenstream.sweep.experiment import Experiment
 from evenstream.sweep.experiment_file import read_experiment
+from evenstream.sweep.making import Listener
 
 SMALL = """
 network = "mlp"

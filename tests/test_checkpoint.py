@@ -19,7 +19,8 @@ from evenstream.checkpoint import (
     unflatten,
     write_checkpoint,
 )
-from evenstream.errors import CheckpointError
+from evenstream.errors import CheckpointError, DamagedCheckpoint
+from evenstream.version import __version__
 
 
 def tree(value):
@@ -216,14 +217,30 @@ def test_a_damaged_one_is_passed_over(tmp_path, suffix, damage):
         assert path.with_suffix(suffix).name in message
 
 
-def test_checkpoint_of_another_version(tmp_path):
-    path = write_checkpoint(tmp_path, 1, tree(1))
-    body = json.loads(path.read_text())
+def rewritten(path, **changes):
+    """Give a checkpoint other entries, under a right checksum."""
+    body = json.loads(path.read_text()) | changes
     del body["sha256"]
-    body["format"] = 99
     path.write_text(json.dumps({**body, "sha256": checkpoint._text_digest(body)}))
-    with pytest.raises(CheckpointError, match="has format 99, this version reads 2"):
-        read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("version", ["7.1.0", None])
+def test_a_later_format_names_the_version_that_reads_it(tmp_path, version):
+    write_checkpoint(tmp_path, 1, tree(1))
+    later = write_checkpoint(tmp_path, 2, tree(2))
+    rewritten(later, format=99, evenstream=version)
+    with pytest.raises(CheckpointError, match="format 99") as caught:
+        read_checkpoint(tmp_path)  # it is whole: going on from the one before would lose steps
+    assert not isinstance(caught.value, DamagedCheckpoint)
+    assert f"evenstream {__version__}" in str(caught.value)
+    assert version is None or version in str(caught.value)
+    write_checkpoint(tmp_path, 3, tree(3))
+    assert later.exists()  # as the one before, which may be wanted
+
+
+def test_a_checkpoint_says_which_version_wrote_it(tmp_path):
+    body = json.loads(write_checkpoint(tmp_path, 1, tree(1)).read_text())
+    assert (body["format"], body["evenstream"]) == (checkpoint.FORMAT, __version__)
 
 
 def test_nothing_to_read(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from evenstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from evenstream import methods, networks, streams
@@ -74,13 +74,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use, so that `evenstream --help` need not wait for PyTorch."""
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'evenstream' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that `evenstream --help` need not wait for PyTorch."""
+        if name in _MODULES:
+            return import_module(_MODULES[name])
+        if name in _HOME:
+            return getattr(import_module(_HOME[name]), name)
+        raise AttributeError(f"module 'evenstream' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

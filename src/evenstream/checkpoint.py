@@ -5,6 +5,9 @@ in the order of writing. Both are written in a folder of their own, flushed to t
 into place; the JSON comes last and holds the SHA-256 of the tensors and of itself, so its
 appearance is the moment the checkpoint exists. No file is ever written over another: a crash at any
 other moment leaves the ones before it in force. Nothing here can run code on reading.
+
+Whatever else a later format changes, `format`, `evenstream` (the version that wrote it) and the two
+checksums stay where they are, so that an earlier version can say what it cannot read.
 """
 
 from __future__ import annotations
@@ -25,11 +28,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from evenstream.entries import entry
-from evenstream.errors import CheckpointError, DamagedCheckpoint
+from evenstream.errors import CheckpointError, DamagedCheckpoint, shown
+from evenstream.version import __version__
 
 T = TypeVar("T")
 
-FORMAT = 2
+FORMAT = 3
+"""What is written. Format 2, of evenstream 0.1.0, differs in the state of learners only."""
+READABLE = (2, FORMAT)
 _TENSOR, _ESCAPE = "__tensor__", "~"
 _INCOMING = "incoming"
 _NUMBER = re.compile(r"checkpoint-(\d+)")
@@ -85,7 +91,13 @@ def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
             data = manifest.with_suffix(".safetensors")
             save_file(stored, data)
             digest = _file_digest(data)
-            body = {"format": FORMAT, "step": step, "tensors_sha256": digest, "state": rest}
+            body = {
+                "format": FORMAT,
+                "evenstream": __version__,
+                "step": step,
+                "tensors_sha256": digest,
+                "state": rest,
+            }
             text = json.dumps({**body, "sha256": _text_digest(body)}, indent=1)
             manifest.write_text(text, encoding="utf-8")
             shutil.copymode(manifest, data)  # safetensors lets nobody but the owner read
@@ -163,6 +175,7 @@ def _next_number(folder: Path) -> int:
 
 def _read(manifest: Path) -> dict[str, Any]:
     body = _checked(manifest)
+    _check_format(manifest, body)
     data = manifest.with_suffix(".safetensors")
     try:
         tensors = load_file(data)
@@ -185,11 +198,6 @@ def _checked(manifest: Path) -> dict[str, Any]:
         raise DamagedCheckpoint(f"it is damaged ({error})") from None
     if not intact:
         raise DamagedCheckpoint("it was altered: its checksum does not match")
-    if body.get("format") != FORMAT:
-        raise DamagedCheckpoint(
-            f"it has format {body.get('format')}, this version reads {FORMAT}; "
-            "use the evenstream version that wrote it"
-        )
     data = manifest.with_suffix(".safetensors")
     try:
         digest = _file_digest(data)
@@ -198,6 +206,20 @@ def _checked(manifest: Path) -> dict[str, Any]:
     if digest != body.get("tensors_sha256"):
         raise DamagedCheckpoint(f"{data.name} is truncated or altered: its checksum does not match")
     return body
+
+
+def _check_format(manifest: Path, body: dict[str, Any]) -> None:
+    """Refuse a format that is not known; the file is whole, so the one before it is no way out."""
+    written = body.get("format")
+    if written in READABLE:
+        return
+    known = " and ".join(map(str, READABLE))
+    version = body.get("evenstream")
+    by = f"evenstream {version}" if isinstance(version, str) else "another version of evenstream"
+    raise CheckpointError(
+        f"{manifest} has format {shown(written)} and was written by {by}; this is evenstream "
+        f"{__version__}, which reads formats {known}: use the version that wrote it"
+    )
 
 
 def _remove_old(folder: Path, newest: Path) -> None:

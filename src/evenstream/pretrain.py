@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evenstream import __version__
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
 from evenstream.entries import check_fields
 from evenstream.errors import DataError, InputError
@@ -40,6 +39,7 @@ from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream, open_stream
 from evenstream.streams.base import Batch
 from evenstream.streams.scenario import task_of
+from evenstream.version import __version__
 
 WEIGHTS = "weights.safetensors"
 RESULTS = "pretrain.json"

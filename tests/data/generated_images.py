@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from evenstream.data.images.image_files import ImageFiles
-from evenstream.data.reading import Read
+from evenstream.data.image_files import ImageFiles
+from evenstream.data.samples import Read
 
 
 def picture(seed: int, width: int = 12, height: int = 9) -> Image.Image:

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from evenstream.data import download as download_module
+from evenstream.data.checked_files import AlteredFile
 from evenstream.data.download import fetch
-from evenstream.data.files import AlteredFile
 from evenstream.data.registry import Download
 from evenstream.errors import DataError
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenstream.data import extraction
+from evenstream.data.checked_files import AlteredFile
 from evenstream.data.extraction import extract
-from evenstream.data.files import AlteredFile
 
 GOOD = {"top/a.txt": b"first", "top/deep/er/b.bin": bytes(5000), "top/empty": b""}
 

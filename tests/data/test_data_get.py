@@ -17,7 +17,7 @@ from generated_data import (
     write_files,
 )
 
-from evenstream.data import files as files_module
+from evenstream.data import checked_files as files_module
 from evenstream.data import (
     get,
     import_files,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from evenstream.data.images import decoding
-from evenstream.data.images.decoding import UnreadableImage, decode
+from evenstream.data import decoding
+from evenstream.data.decoding import UnreadableImage, decode
 
 TEAL = (10, 120, 200)
 

@@ -7,7 +7,7 @@ import pytest
 from generated_images import picture, read_rows, save, truncated_jpeg
 
 from evenstream.data import Dataset
-from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.image_files import ImageFiles
 from evenstream.errors import DataError, InputError
 
 

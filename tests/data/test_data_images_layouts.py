@@ -19,7 +19,7 @@ from generated_images import (
     truncated_jpeg,
 )
 
-from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.image_files import ImageFiles
 from evenstream.data.images.image_folder import read_image_folder
 from evenstream.data.images.imagenet import read_imagenet
 from evenstream.data.images.inaturalist import read_inaturalist

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenstream.data import reading
-from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.image_files import ImageFiles
 from evenstream.data.reading import read_in_order
 from evenstream.errors import DataError
 

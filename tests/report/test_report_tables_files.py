@@ -19,14 +19,14 @@ from evenstream.report.experiments import (
     find_runs,
     write_tables,
 )
-from evenstream.report.experiments.csv_file import outcome_csv
-from evenstream.report.experiments.folder import MARK, write_folder
 from evenstream.report.experiments.latex import escape as tex
 from evenstream.report.experiments.latex import outcome_tex
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.markdown import escape as markdown
 from evenstream.report.experiments.markdown import outcome_text
 from evenstream.report.experiments.page import page
+from evenstream.report.experiments.report_folder import MARK, write_folder
+from evenstream.report.experiments.tidy_csv import outcome_csv
 from evenstream.report.experiments.wording import scale_words
 from table_samples import (
     CIFAR10,

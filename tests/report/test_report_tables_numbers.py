@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from evenstream.measures import metric_of
 from evenstream.report.experiments import Background
 from evenstream.report.experiments.background import distinct
-from evenstream.report.experiments.csv_file import outcome_csv
 from evenstream.report.experiments.layout import tables
-from evenstream.report.experiments.metrics import names_of, numbers
+from evenstream.report.experiments.numbers import names_of, numbers
+from evenstream.report.experiments.tidy_csv import outcome_csv
 from evenstream.report.experiments.verdicts import compare
 from table_samples import (
     CIFAR10,

@@ -15,8 +15,9 @@ from evenstream.cli.main import main
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import exclusive
 from evenstream.interruption import Interrupted
+from evenstream.report.comparison.summary import write_summary
 from evenstream.run import compare as compare_module
-from evenstream.run.compare import Comparison, compare, run_folder, write_summary
+from evenstream.run.compare import Comparison, compare, run_folder
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import read_metrics
 from evenstream.run.many import ATTEMPTS

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.data import Dataset
-from evenstream.data.reading import Read
+from evenstream.data.samples import Read
 from evenstream.run.evaluation import Evaluation, balanced_subset
 from evenstream.streams import Protocol, Stream, Task
 from small_streams import DIM, Noisy, blobs, feed, small

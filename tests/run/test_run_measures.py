@@ -8,7 +8,7 @@ import pytest
 
 from evenstream import metrics
 from evenstream.checkpoint import read_checkpoint
-from evenstream.data.reading import Read
+from evenstream.data.samples import Read
 from evenstream.errors import CheckpointError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.learner.persistence import fingerprint

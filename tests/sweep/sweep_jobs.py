@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for processes that did not come from pytest
 
 from evenstream.interruption import Interrupted
-from evenstream.sweep.engine import make_or_finish
+from evenstream.sweep.making import make_or_finish
 from killing import KillAt
 
 

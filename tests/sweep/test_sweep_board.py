@@ -14,9 +14,9 @@ from evenstream.errors import InputError, UnknownName
 from evenstream.run.many import Ended
 from evenstream.sweep.board import LiveBoard, PlainBoard
 from evenstream.sweep.cost import measure
-from evenstream.sweep.engine import Listener, work
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.listing import write_listing
+from evenstream.sweep.making import Listener, work
 from evenstream.sweep.plan import make_plan
 from evenstream.sweep.store import Store
 from small_runs import finished, small_config

@@ -14,7 +14,7 @@ from evenstream.errors import InputError
 from evenstream.run.many import make_all
 from evenstream.run.runner import start_run
 from evenstream.sweep.backends import open_backend
-from evenstream.sweep.engine import work
+from evenstream.sweep.making import work
 from evenstream.sweep.store import Store
 from small_runs import outcome, save_table, small_config
 from sweep_samples import Heard

@@ -12,7 +12,7 @@ from evenstream.interruption import Interrupted
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
-from evenstream.track import Tracking, following, read_names
+from evenstream.track import Tracking, read_names, tracking
 from evenstream.track.tracker import Tracker
 from small_runs import StopAfter, read_events, save_table, small_config
 
@@ -173,8 +173,8 @@ def played(monkeypatch):
     """A tracker of the test's own, by the name `played`."""
 
     def play(tracker):
-        monkeypatch.setattr(following, "_load", lambda name: tracker)
-        monkeypatch.setattr(following, "EVERY_SECONDS", 0.01)
+        monkeypatch.setattr(tracking, "_load", lambda name: tracker)
+        monkeypatch.setattr(tracking, "EVERY_SECONDS", 0.01)
         return ["played"]
 
     return play
@@ -196,16 +196,16 @@ def test_a_tracker_that_fails_warns_once_and_stops_nothing(table, tmp_path, play
 
 
 def test_a_tracker_that_hangs_is_given_up(table, tmp_path, played, monkeypatch):
-    monkeypatch.setattr(following, "PATIENCE", 0.05)
+    monkeypatch.setattr(tracking, "PATIENCE", 0.05)
     start_run(small_config(table), tmp_path / "run")
     began = time.monotonic()
-    tracking = Tracking(played(Hanging), [tmp_path / "run", tmp_path / "two"], tmp_path)
-    with pytest.warns(UserWarning, match="played took longer than 0 s"), tracking:
+    hung = Tracking(played(Hanging), [tmp_path / "run", tmp_path / "two"], tmp_path)
+    with pytest.warns(UserWarning, match="played took longer than 0 s"), hung:
         assert Hanging.asked.wait(30)  # from here on no run can wait for it
         assert start_run(small_config(table, seed=1), tmp_path / "two")["status"] == "finished"
     assert time.monotonic() - began < 30
     Hanging.go.set()
-    tracking._thread.join()
+    hung._thread.join()
 
 
 def test_a_damaged_log_costs_nothing_but_the_damaged_lines(table, tmp_path, played):
@@ -240,7 +240,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     def missing(name):
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(following, "_load", missing)
+    monkeypatch.setattr(tracking, "_load", missing)
     with pytest.raises(InputError, match=r"pip install 'evenstream\[mlflow\]'"):
         read_names("mlflow")
 

@@ -156,7 +156,7 @@ def learn(
     from evenstream.cli.screen import Screen
     from evenstream.live import follow
     from evenstream.live.display import Display, summary
-    from evenstream.live.folder import read_learner
+    from evenstream.live.learner_folder import read_learner
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.tally import Place
     from evenstream.run.machine import use_machine
@@ -223,7 +223,7 @@ def predict(
         device: cpu, cuda, cuda:1, ...
         threads: Threads.
     """
-    from evenstream.live.folder import read_learner
+    from evenstream.live.learner_folder import read_learner
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.predicting import write_predictions
     from evenstream.run.machine import use_machine

@@ -12,7 +12,6 @@ from typing import Any
 
 import tyro
 
-from evenstream import __version__
 from evenstream.cli import data_commands, paper_commands
 from evenstream.cli.catalogue_commands import methods, streams
 from evenstream.cli.live_commands import learn, predict
@@ -23,6 +22,7 @@ from evenstream.cli.sweep_commands import sweep
 from evenstream.errors import EvenstreamError, InputError, memory_trouble
 from evenstream.printable import Escaping, printable, say_error
 from evenstream.run.progress import format_warning
+from evenstream.version import __version__
 
 DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit Adjusted Softmax.
 

@@ -200,10 +200,10 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
     )
 
     from evenstream.report import write_report
-    from evenstream.report.comparison.summary import render_table
+    from evenstream.report.comparison.summary import render_table, write_summary
     from evenstream.report.formats import plain
     from evenstream.run.compare import compare as run_all
-    from evenstream.run.compare import online_statements, run_folder, write_summary
+    from evenstream.run.compare import online_statements, run_folder
     from evenstream.run.folder import resume_command
     from evenstream.track import Tracking
 

@@ -116,9 +116,9 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     from evenstream.run.workers import warm_up
     from evenstream.sweep.backends import open_backend
     from evenstream.sweep.board import shown_board
-    from evenstream.sweep.engine import work
     from evenstream.sweep.experiment import check_data, check_options
     from evenstream.sweep.listing import write_listing
+    from evenstream.sweep.making import work
     from evenstream.sweep.plan import make_plan
     from evenstream.sweep.store import Store
     from evenstream.track import Tracking, read_names

@@ -13,6 +13,12 @@ Need = Literal["boundaries", "label_counts", "memory", "second_pass", "shuffled"
 """What a part may need: `boundaries`, start_task and end_task are called; `label_counts`,
 start_task gets the task's label counts; `memory`, a capacity above 0; `second_pass`, the task
 hooks get the task's data; `shuffled`, the stream arrives in random order."""
+NEEDS_BOUNDARIES: dict[Need, str] = {
+    "boundaries": "task boundaries",
+    "label_counts": "each task's label counts",
+    "second_pass": "each task's data a second time",
+}
+"""Needs that a stream without boundaries cannot meet, in words."""
 
 
 class Criterion(Stateful, Protocol):

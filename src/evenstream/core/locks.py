@@ -9,13 +9,13 @@ import os
 from _thread import RLock
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from evenstream.interruption import SignalsHeld
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+"""A method, which keeps its type: type checkers do not look through a `Callable` at a setter."""
 
 GLOBAL_GENERATOR = RLock()
 """Held by the one learner that PyTorch's global generator belongs to while it makes a step."""
@@ -40,35 +40,30 @@ class Locked(Protocol):
     lock: Lock
 
 
-AnyLearner = TypeVar("AnyLearner", bound=Locked)
 _locks: WeakValueDictionary[int, Lock] = WeakValueDictionary()
 _at_fork: list[Lock] = []
 
 
-def one_at_a_time(
-    function: Callable[Concatenate[AnyLearner, P], R],
-) -> Callable[Concatenate[AnyLearner, P], R]:
+def one_at_a_time(function: F) -> F:
     """For what reads a learner's state: other threads wait until it is done."""
 
     @wraps(function)
-    def locked(learner: AnyLearner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def locked(learner: Locked, /, *args: Any, **kwargs: Any) -> Any:
         with learner.lock:
             return function(learner, *args, **kwargs)
 
-    return locked
+    return cast(F, locked)
 
 
-def one_step_at_a_time(
-    function: Callable[Concatenate[AnyLearner, P], R],
-) -> Callable[Concatenate[AnyLearner, P], R]:
+def one_step_at_a_time(function: F) -> F:
     """For what makes a step: other learners wait, too, and so do the handlers of signals."""
 
     @wraps(function)
-    def locked(learner: AnyLearner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def locked(learner: Locked, /, *args: Any, **kwargs: Any) -> Any:
         with GLOBAL_GENERATOR, learner.lock, SignalsHeld():
             return function(learner, *args, **kwargs)
 
-    return locked
+    return cast(F, locked)
 
 
 def _wait_for_all() -> None:

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from evenstream.data.archives import check_download, unpack
-from evenstream.data.download import Progress, base_urls, fetch
-from evenstream.data.files import (
+from evenstream.data.checked_files import (
     AlteredFile,
     content_names,
     find_file,
@@ -20,6 +19,7 @@ from evenstream.data.files import (
     remove_empty,
     writing_under,
 )
+from evenstream.data.download import Progress, base_urls, fetch
 from evenstream.data.locate import FileStatus, data_root, how_to_get, offline_hint, verify
 from evenstream.data.pins import read_record
 from evenstream.data.registry import DataFile, DatasetInfo, Download, dataset_info

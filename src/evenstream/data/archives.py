@@ -7,7 +7,7 @@ import tarfile
 import zlib
 from pathlib import Path
 
-from evenstream.data.files import AlteredFile, digest_of, install, open_content
+from evenstream.data.checked_files import AlteredFile, digest_of, install, open_content
 from evenstream.data.registry import DataFile, DatasetInfo, Download
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenstream.data.dataset import Arrays, Dataset, Indices, Label, as_channels, check_finite
+from evenstream.data.dataset import Dataset, Label, as_channels, check_finite
+from evenstream.data.samples import Arrays, Indices
 from evenstream.data.split import DEFAULT_TEST_FRACTION, stratified_split
 from evenstream.errors import DataError, InputError
 

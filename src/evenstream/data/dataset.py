@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.image_files import ImageFiles
+from evenstream.data.samples import Arrays, Indices
 from evenstream.errors import DataError
 
 Label = bool | int | str
 """What a learner is told a sample is; `Dataset.classes` maps class indices to labels."""
 
-Arrays = NDArray[np.uint8] | NDArray[np.float32]
 Inputs = Arrays | ImageFiles
 """Samples in memory, or image files that are decoded when they are asked for."""
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstream.data.files import AlteredFile
+from evenstream.data.checked_files import AlteredFile
 from evenstream.data.registry import DatasetInfo, Download
 from evenstream.errors import DataError
 from evenstream.files import write_atomically

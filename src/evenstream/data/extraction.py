@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import IO, Literal, cast
 
-from evenstream.data.files import AlteredFile, open_content
+from evenstream.data.checked_files import AlteredFile, open_content
 from evenstream.errors import DataError
 
 _CHUNK = 1 << 16

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from evenstream.data.files import check, content_names, find_file, find_folder
+from evenstream.data.checked_files import check, content_names, find_file, find_folder
 from evenstream.data.pins import FOLDER_PIN, pin_folder, read_record
 from evenstream.data.registry import DataFile, DatasetInfo, dataset_info
 from evenstream.errors import DataError

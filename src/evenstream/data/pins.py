@@ -15,7 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evenstream.data.files import digest_of
+from evenstream.data.checked_files import digest_of
 from evenstream.errors import DataError
 from evenstream.files import write_atomically
 

@@ -7,31 +7,18 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from evenstream.data.dataset import Arrays, Indices, Inputs
-    from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.dataset import Inputs
+from evenstream.data.image_files import ImageFiles
+from evenstream.data.samples import Indices, Read
 
 _BYTES_AHEAD = 64 << 20  # of decoded images that wait for the learner: 340 of 256 pixels
 _MOST_THREADS = 8
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """Some samples, read."""
-
-    rows: Indices
-    """Positions of the samples in the data set, without those that could not be read."""
-    x: Arrays
-    """Their inputs, in the same order."""
-    skipped: tuple[str, ...] = ()
-    """What could not be read, and why; only from files that are set to skip such samples."""
 
 
 def read_in_order(x: Inputs, wanted: Iterable[Indices]) -> Iterator[Read]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evenstream.data.acquire import get, import_files
 from evenstream.data.builders import build, read_images
+from evenstream.data.checked_files import AlteredFile, read_checked
 from evenstream.data.dataset import Dataset
-from evenstream.data.files import AlteredFile, read_checked
 from evenstream.data.locate import (
     FileStatus,
     data_root,
@@ -25,7 +25,7 @@ from evenstream.errors import DataError, InputError
 from evenstream.files import as_path, with_home
 
 if TYPE_CHECKING:
-    from evenstream.data.images.image_files import OnCorrupt
+    from evenstream.data.image_files import OnCorrupt
 
 __all__ = [
     "DatasetRow",

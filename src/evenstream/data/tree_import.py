@@ -7,8 +7,8 @@ from pathlib import Path
 
 from evenstream.data.archives import check_download
 from evenstream.data.builders import read_images
+from evenstream.data.checked_files import INCOMING, AlteredFile, find_file, find_folder
 from evenstream.data.extraction import extract
-from evenstream.data.files import INCOMING, AlteredFile, find_file, find_folder
 from evenstream.data.locate import offline_hint
 from evenstream.data.pins import (
     FOLDER_PIN,

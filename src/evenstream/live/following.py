@@ -17,6 +17,7 @@ from torch import Tensor
 
 from evenstream.bounds import is_whole
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
+from evenstream.core.criterion import NEEDS_BOUNDARIES
 from evenstream.core.inputs import check_inputs
 from evenstream.core.labels import label_to_json, plain_labels
 from evenstream.core.step import StepResult
@@ -24,11 +25,10 @@ from evenstream.errors import CheckpointError, EvenstreamError, InputError, show
 from evenstream.files import given_path, write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.learner import Learner
-from evenstream.live.folder import LIVE, bring_to_saved, claimed
+from evenstream.live.learner_folder import LIVE, bring_to_saved, claimed
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
 from evenstream.run.folder import METRICS
-from evenstream.run.preparation import NEEDS_BOUNDARIES
 
 SAVE_SECONDS = 30.0
 """A slow stream is saved after this time, whatever `checkpoint_every` says."""

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evenstream.data.arrays import as_inputs, as_labels
+from evenstream.data.checked_files import digest_of
 from evenstream.data.dataset import Label
-from evenstream.data.files import digest_of
-from evenstream.data.images.decoding import SUFFIXES as IMAGE_SUFFIXES
-from evenstream.data.images.image_files import ImageFiles, OnCorrupt
+from evenstream.data.decoding import SUFFIXES as IMAGE_SUFFIXES
+from evenstream.data.image_files import ImageFiles, OnCorrupt
 from evenstream.data.images.trees import class_folders, image_names, labelled_images, sub_folders
 from evenstream.data.npz import read_arrays
 from evenstream.data.tables import TABLE_SUFFIXES, Columns, CsvReader, TableReader, open_table
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.files import with_home
 from evenstream.learner.learner import Learner
-from evenstream.live.labels import label_converter
+from evenstream.live.label_kind import label_converter
 from evenstream.live.pipe import read_lines
 from evenstream.live.sources import ArraySource, Source, TableSource
 from evenstream.live.tally import Tally

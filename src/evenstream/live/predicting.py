@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.image_files import ImageFiles
 from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
 from evenstream.live.sources import ArraySource, Source

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.data.dataset import Inputs, Label
-from evenstream.data.images.image_files import ImageFiles
+from evenstream.data.image_files import ImageFiles
 from evenstream.data.reading import read_in_order
 from evenstream.data.tables import Columns, TableReader, in_batches, stack
 from evenstream.live.pipe import timed_batches

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from evenstream.core.criterion import Need
 from evenstream.core.part import TaskData
+from evenstream.core.rows import Rows
 from evenstream.methods.aser import ASER
 from evenstream.methods.base import METHODS, Method, register
 from evenstream.methods.bic import BiC
@@ -74,6 +76,8 @@ __all__ = [
     "LwF",
     "LwFLabelsTrick",
     "Method",
+    "Need",
+    "Rows",
     "TaskData",
     "register",
 ]

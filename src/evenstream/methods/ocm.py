@@ -58,7 +58,7 @@ class OCM(TwoViews):
 
     @property
     def previous(self) -> Teacher:
-        """The teacher slot."""
+        """The network of the last task's end."""
         assert self.teacher is not None
         return self.teacher
 

@@ -12,9 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 from evenstream.errors import UnknownName
+from evenstream.run.identity import run_key
 from evenstream.sweep.experiment import Cell, Experiment, Value
 from evenstream.sweep.experiment_file import read_experiment
-from evenstream.sweep.identity import run_key
 
 _FOLDER = files("evenstream.paper")
 _NOT_KEYS = ("metric", "mean", "std", "source")

@@ -30,9 +30,9 @@ from evenstream.report.experiments import (
     find_runs,
 )
 from evenstream.report.html import labelled, lines, scroll
+from evenstream.run.identity import canonical
 from evenstream.streams.profile import Profile, profile
 from evenstream.sweep.experiment import Cell, Experiment
-from evenstream.sweep.identity import canonical
 
 
 def background(experiment: Experiment) -> Background:

@@ -1,1 +1,1 @@
-"""The slots that methods are composed of: criterion, class prior, retrieval, update, inference."""
+"""Policies that methods are composed of: criteria, priors, retrieval, storing, teachers, rules."""

@@ -12,6 +12,7 @@ from evenstream.core.step import Step
 __all__ = [
     "OncePerEpoch",
     "Retrieval",
+    "Rows",
     "Uniform",
     "draw_distinct",
 ]

@@ -11,7 +11,9 @@ from evenstream.core.step import Step
 
 __all__ = [
     "AtTaskEnd",
+    "Placement",
     "Reservoir",
+    "Rows",
     "Storing",
     "last_writer_wins",
     "reservoir_slots",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import resources
 
-from evenstream import __version__
 from evenstream.report.charts.style import DARK, LIGHT, Colours
 from evenstream.report.html import escape
+from evenstream.version import __version__
 
 
 def frame(title: str, header: str, sections: str, style: str = "") -> str:

@@ -14,12 +14,14 @@ from typing import Any
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.files import AS_IT_IS
 from evenstream.metrics import as_matrix
-from evenstream.run.compare import SUMMARY
 from evenstream.run.config import CONFIG
 from evenstream.run.environment import ENVIRONMENT
 from evenstream.run.folder import METRICS, METRICS_FORMAT
 
-__all__ = ["Run", "load_run", "load_runs", "make_run", "number"]
+__all__ = ["SUMMARY", "Run", "load_run", "load_runs", "make_run", "number"]
+
+SUMMARY = "summary.json"
+"""The file of a comparison that sums its runs up."""
 
 _NEEDED: dict[str, type | tuple[type, ...]] = {
     "method": str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +19,6 @@ from evenstream.run.folder import finished_metrics, resume_command
 from evenstream.run.many import Job, make_all
 from evenstream.run.workers import work_off
 
-SUMMARY = "summary.json"
 Report = Callable[[RunConfig, dict[str, Any] | None, str | None], None]
 
 
@@ -121,25 +119,16 @@ def _make_or_finish(job: Job, stop: StopFlag) -> dict[str, Any]:
     return start_run(config, folder, stop=stop)
 
 
-def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
-    """Sum up the finished runs into `summary.json`."""
-    from evenstream.report.comparison.summary import summarise
-
-    order = {method: index for index, method in enumerate(comparison.methods)}
-    summary = summarise(sorted(_metrics(comparison, out), key=lambda run: order[run["method"]]))
-    write_atomically(out / SUMMARY, json.dumps(summary, indent=1))
-    return summary
-
-
 def online_statements(comparison: Comparison, out: Path) -> list[str]:
     """Which test samples the online accuracies were measured on; one statement, if any."""
-    found = [run.get("online") for run in _metrics(comparison, out)]
+    found = [run.get("online") for run in metrics_by_method(comparison, out)]
     return list(
         dict.fromkeys(online["statement"] for online in found if online and "statement" in online)
     )
 
 
-def _metrics(comparison: Comparison, out: Path) -> list[dict[str, Any]]:
-    """The metrics of all runs that are finished."""
+def metrics_by_method(comparison: Comparison, out: Path) -> list[dict[str, Any]]:
+    """The metrics of all runs that are finished, method after method."""
     found = ((run, finished_metrics(run_folder(out, run))) for run in comparison.runs())
-    return [m for run, m in found if m and (m["method"], m["seed"]) == (run.method, run.seed)]
+    own = [m for run, m in found if m and (m["method"], m["seed"]) == (run.method, run.seed)]
+    return sorted(own, key=lambda metrics: comparison.methods.index(metrics["method"]))

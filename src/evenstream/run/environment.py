@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.files import write_atomically
+from evenstream.version import __version__
 
 ENVIRONMENT = "env.json"
 
@@ -34,10 +35,8 @@ def describe_environment() -> dict[str, Any]:
     import numpy
     import torch
 
-    import evenstream
-
     return {
-        "evenstream": evenstream.__version__,
+        "evenstream": __version__,
         "commit": _commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from evenstream import metrics
 from evenstream.core.inputs import check_inputs
 from evenstream.core.outputs import PREDICT_BATCH
+from evenstream.data.samples import Indices
 from evenstream.learner.learner import Learner
 from evenstream.streams import Stream
-from evenstream.streams.base import Indices, stream_generator
+from evenstream.streams.base import stream_generator
 
 READ_BYTES = 64 * 2**20
 """How much of a test set is in memory at a time, unless one batch is larger."""

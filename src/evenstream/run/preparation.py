@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from evenstream.core.criterion import NEEDS_BOUNDARIES
 from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
 from evenstream.options import TrainingOptions
@@ -15,12 +16,6 @@ from evenstream.run.machine import use_machine
 from evenstream.streams import Stream, open_stream
 from evenstream.streams.schedules import batch_sizes
 
-NEEDS_BOUNDARIES = {
-    "boundaries": "task boundaries",
-    "label_counts": "each task's label counts",
-    "second_pass": "each task's data a second time",
-}
-"""Needs of methods that a stream without boundaries cannot meet, in words."""
 MOST_TASK_BYTES = 8 * 2**30
 """Data of one task that may be held in memory."""
 

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.data import Dataset
-from evenstream.data.reading import Read, read_in_order
+from evenstream.data.reading import read_in_order
+from evenstream.data.samples import Indices, Read
 from evenstream.errors import DataError
 
 if TYPE_CHECKING:
     from evenstream.core.labels import Label
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

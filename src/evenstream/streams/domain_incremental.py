@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from evenstream.data import Dataset
-from evenstream.data.dataset import Arrays
+from evenstream.data.samples import Arrays, Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import Domains, Indices, Task, stream_generator
+from evenstream.streams.base import Domains, Task, stream_generator
 from evenstream.streams.scenario import Layout, Scenario, deal
 from evenstream.streams.superclasses import by_superclass
 

@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 
 from evenstream.data import Dataset
+from evenstream.data.samples import Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import Indices, stream_generator
+from evenstream.streams.base import stream_generator
 from evenstream.streams.scenario import ClassGroups, Layout, task_of, thinned
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenstream.data.images.image_files import OnCorrupt
+from evenstream.data.image_files import OnCorrupt
 from evenstream.data.registry import DATASETS
 from evenstream.errors import InputError, UnknownName
 from evenstream.files import as_path

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from evenstream.data.samples import Indices
 from evenstream.errors import InputError
 from evenstream.files import write_atomically
-from evenstream.streams.base import Indices, Stream
+from evenstream.streams.base import Stream
 
 
 @dataclass(frozen=True, eq=False)

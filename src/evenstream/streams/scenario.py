@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.data import Dataset
+from evenstream.data.samples import Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import Domains, Indices, Protocol, Stream, Task, stream_generator
+from evenstream.streams.base import Domains, Protocol, Stream, Task, stream_generator
 
 ClassOrder = Literal["label", "seed"]
 

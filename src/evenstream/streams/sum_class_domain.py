@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenstream.data import Dataset
-from evenstream.streams.base import Indices, Task
+from evenstream.data.samples import Indices
+from evenstream.streams.base import Task
 from evenstream.streams.scenario import ClassGroups, Layout, rows_of
 from evenstream.streams.superclasses import by_superclass, coarse_labels
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from evenstream.data import CoarseLabels, Dataset
 from evenstream.data.dataset import int_classes
+from evenstream.data.samples import Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import Domains, Indices
+from evenstream.streams.base import Domains
 
 
 def coarse_labels(dataset: Dataset) -> CoarseLabels:

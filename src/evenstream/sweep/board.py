@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from evenstream.run.events import last_step
+from evenstream.run.identity import run_key
 from evenstream.run.many import Ended, Job, Metrics
 from evenstream.statistics import mean_std
-from evenstream.sweep.engine import Listener
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.experiment import Cell, Value
-from evenstream.sweep.identity import run_key
+from evenstream.sweep.making import Listener
 from evenstream.sweep.plan import Plan
 from evenstream.sweep.store import Store
 

@@ -13,8 +13,8 @@ from evenstream.errors import EvenstreamError
 from evenstream.files import exclusive, write_atomically
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import finished_metrics
+from evenstream.run.identity import run_key
 from evenstream.run.many import Ended, Metrics
-from evenstream.sweep.identity import run_key
 
 LOCK = "lock"
 """Held by the process that works on a run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evenstream.data.dataset import Dataset
-from evenstream.data.images.image_files import OnCorrupt
+from evenstream.data.image_files import OnCorrupt
 from evenstream.data.images.trees import class_folders, labelled_images, sub_folders
 from evenstream.data.split import DEFAULT_TEST_FRACTION, stratified_split
 from evenstream.errors import InputError

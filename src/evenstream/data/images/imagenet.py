@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from evenstream.data.dataset import Dataset
-from evenstream.data.images.image_files import OnCorrupt
+from evenstream.data.image_files import OnCorrupt
 from evenstream.data.images.trees import class_folders, contents, labelled_images, sub_folders
 from evenstream.errors import DataError
 

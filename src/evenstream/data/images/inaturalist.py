@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.data.dataset import Dataset
-from evenstream.data.images.image_files import OnCorrupt
+from evenstream.data.image_files import OnCorrupt
 from evenstream.data.images.imagenet import MEAN, STD
 from evenstream.data.images.trees import listed_images, read_text
 from evenstream.errors import DataError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evenstream.data.dataset import Dataset
-from evenstream.data.images.image_files import OnCorrupt
+from evenstream.data.image_files import OnCorrupt
 from evenstream.data.images.imagenet import SYNSET
 from evenstream.data.images.trees import labelled_images, listed_images, read_text
 from evenstream.errors import DataError

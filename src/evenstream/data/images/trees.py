@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evenstream.data.dataset import Indices, Label
-from evenstream.data.images.decoding import SUFFIXES
-from evenstream.data.images.image_files import ImageFiles, OnCorrupt
+from evenstream.data.dataset import Label
+from evenstream.data.decoding import SUFFIXES
+from evenstream.data.image_files import ImageFiles, OnCorrupt
+from evenstream.data.samples import Indices
 from evenstream.errors import DataError
 
 

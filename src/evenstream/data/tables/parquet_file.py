@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstream.data.files import digest_of
+from evenstream.data.checked_files import digest_of
 from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.reader import Row, TableReader, closing_on_error, open_binary
 from evenstream.errors import DataError

@@ -7,7 +7,7 @@ from typing import Any
 
 from evenstream.measures import Metric
 from evenstream.report.comparison.content import Content
-from evenstream.report.comparison.measures import AREA, FURTHER, known, title
+from evenstream.report.comparison.further import AREA, FURTHER, known, title
 from evenstream.report.comparison.summary import pairs
 from evenstream.report.comparison.words import difference_sentence
 from evenstream.report.formats import common, count, format_interval, seconds_digits, verdict

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstream.errors import InputError
-from evenstream.report.comparison.measures import AREA, FURTHER, known
+from evenstream.files import write_atomically
+from evenstream.report.comparison.further import AREA, FURTHER, known
 from evenstream.report.formats import format_interval, format_spread, seconds_digits, verdict
-from evenstream.report.runs import number
+from evenstream.report.runs import SUMMARY, number
+from evenstream.run.compare import Comparison, metrics_by_method
 from evenstream.statistics import mean_std, paired_difference
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["pairs", "render_table", "summarise"]
+__all__ = ["pairs", "render_table", "summarise", "write_summary"]
 
 _UNKNOWN = {"mean": None, "std": None}
 _Seeds = Mapping[int, Mapping[str, Any]]
@@ -59,6 +63,13 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             "train_seconds": _spread(seeds, "train_seconds"),
             "minus": {earlier: found for earlier, found in minus.items() if found["seeds"]},
         }
+    return summary
+
+
+def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
+    """Sum up the finished runs of a comparison into `summary.json`."""
+    summary = summarise(metrics_by_method(comparison, out))
+    write_atomically(out / SUMMARY, json.dumps(summary, indent=1))
     return summary
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from evenstream.report.experiments.background import Background, Stated
 from evenstream.report.experiments.contents import Contents, Further
-from evenstream.report.experiments.folder import check_folder
 from evenstream.report.experiments.found import FoundRun, Search, find_runs
 from evenstream.report.experiments.outcome import Failure, Outcome, collect_outcome
+from evenstream.report.experiments.report_folder import check_folder
 from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.writing import write_tables
 

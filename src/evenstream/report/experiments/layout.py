@@ -9,7 +9,7 @@ from evenstream.measures import Metric, metric_of
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
 from evenstream.report.experiments.pivot import pivot
 from evenstream.report.experiments.table import OR, Table, all_cells
-from evenstream.report.experiments.verdicts import Comparison
+from evenstream.report.experiments.verdicts import PrintComparison
 from evenstream.report.experiments.wording import (
     commits,
     key_words,
@@ -139,7 +139,7 @@ def _beside(outcome: Outcome, each: Measured) -> dict[str, str]:
     }
 
 
-def _difference(comparison: Comparison, metric: Metric) -> str:
+def _difference(comparison: PrintComparison, metric: Metric) -> str:
     """Ours minus the printed number, with the interval if there is one."""
     if comparison.interval is None:
         return signed(comparison.difference, metric.digits)

@@ -10,11 +10,11 @@ from statistics import fmean, mode
 from evenstream.measures import Metric, metric_of
 from evenstream.report.experiments.background import Background, Stated, distinct
 from evenstream.report.experiments.found import HOW, FoundRun
-from evenstream.report.experiments.metrics import names_of, numbers
-from evenstream.report.experiments.verdicts import SIGNS, Comparison, compare, judge
+from evenstream.report.experiments.numbers import names_of, numbers
+from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, compare, judge
+from evenstream.run.identity import run_key
 from evenstream.statistics import Interval, mean_interval, paired_difference
 from evenstream.sweep.experiment import Cell, Experiment, Value
-from evenstream.sweep.identity import run_key
 from evenstream.text import MethodText
 
 Seeds = Mapping[int, FoundRun]
@@ -41,7 +41,7 @@ class Measured:
         return mean_interval(list(self.values.values()))
 
     @cached_property
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[PrintComparison]:
         """Ours beside each number in print."""
         return [compare(list(self.values.values()), each, self.metric) for each in self.stated]
 

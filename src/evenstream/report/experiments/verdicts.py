@@ -31,7 +31,7 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PrintComparison:
     """Our number beside one in print."""
 
     stated: Stated
@@ -46,7 +46,7 @@ class Comparison:
         return f"{SIGNS[self.verdict]} {self.verdict}"
 
 
-def compare(values: Sequence[float], stated: Stated, metric: Metric) -> Comparison:
+def compare(values: Sequence[float], stated: Stated, metric: Metric) -> PrintComparison:
     """Put the results of our seeds beside a printed mean and deviation.
 
     One seed gets no verdict. The printed deviation could stand in for ours, but single runs of ours
@@ -57,14 +57,14 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> Comparis
     mean, std = mean_std(values)
     difference = mean - stated.mean
     if metric.timing or stated.sample is None or not stated.same_data:
-        return Comparison(stated, difference, None, "not compared")
+        return PrintComparison(stated, difference, None, "not compared")
     if std is None:
-        return Comparison(stated, difference, None, "one seed")
+        return PrintComparison(stated, difference, None, "one seed")
     found = difference_of_means(Sample(mean, std, len(values)), stated.sample)
     assert found.low is not None and found.high is not None
     low, high = found.low - stated.rounding, found.high + stated.rounding
     interval = Interval(found.mean, low, high, found.n, None)
-    return Comparison(stated, difference, interval, judge(interval, metric))
+    return PrintComparison(stated, difference, interval, judge(interval, metric))
 
 
 def judge(interval: Interval, metric: Metric) -> Verdict:

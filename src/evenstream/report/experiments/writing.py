@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from evenstream.report.experiments.contents import Contents, Further
-from evenstream.report.experiments.csv_file import outcome_csv, table_csv
-from evenstream.report.experiments.folder import write_folder
 from evenstream.report.experiments.latex import outcome_tex, tables_tex
 from evenstream.report.experiments.markdown import escape, lines_of, outcome_text, table_text
 from evenstream.report.experiments.page import page
+from evenstream.report.experiments.report_folder import write_folder
+from evenstream.report.experiments.tidy_csv import outcome_csv, table_csv
 from evenstream.report.experiments.verdicts import RULE
 
 PAGE = "index.html"

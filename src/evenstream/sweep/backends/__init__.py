@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal
 
 from evenstream.errors import InputError
-from evenstream.interruption import StopFlag
 from evenstream.run.config import RunConfig
-from evenstream.run.many import Ending, Job, Work
+from evenstream.sweep.backends.backend import Backend
+
+__all__ = ["Backend", "BackendName", "open_backend"]
 
 BackendName = Literal["local", "ray"]
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Makes runs; results do not depend on which one does."""
-
-    at_once: int
-    """How many runs at the same time."""
-    work_off: Callable[[deque[Job], Work, StopFlag], Ending]
-    """As `run.workers.work_off`."""
 
 
 def open_backend(

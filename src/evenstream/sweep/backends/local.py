@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evenstream.run.workers import how_many, work_off
-from evenstream.sweep.backends import Backend
+from evenstream.sweep.backends.backend import Backend
 
 
 @contextmanager

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import evenstream
 from evenstream.errors import InputError
 from evenstream.interruption import StopFlag
 from evenstream.run.many import Job, Metrics, Work
 from evenstream.run.progress import format_warning
 from evenstream.run.workers import PATIENCE, Answer, attempt, how_many, keep_busy
-from evenstream.sweep.backends import Backend
+from evenstream.sweep.backends.backend import Backend
+from evenstream.version import __version__
 
 ANSWER_SECONDS = 10.0
 """A cluster that is there answers sooner."""
@@ -77,15 +77,15 @@ def _check_version() -> None:
         theirs = ray.get(ray.remote(num_cpus=0)(_version).remote())
     except RayError as error:
         raise InputError(f"the Ray cluster has no evenstream ({_cause(error)})") from None
-    if theirs != evenstream.__version__:
+    if theirs != __version__:
         raise InputError(
-            f"the Ray cluster has evenstream {theirs}, this is {evenstream.__version__}; "
+            f"the Ray cluster has evenstream {theirs}, this is {__version__}; "
             "install the same version on all machines"
         )
 
 
 def _version() -> str:
-    return evenstream.__version__
+    return __version__
 
 
 def _cause(error: RayError) -> str:

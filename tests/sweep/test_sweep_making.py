@@ -17,7 +17,7 @@ from evenstream.run.config import CONFIG
 from evenstream.run.runner import start_run
 from evenstream.run.workers import Answer
 from evenstream.sweep.backends import local
-from evenstream.sweep.engine import make_or_finish, work
+from evenstream.sweep.making import make_or_finish, work
 from evenstream.sweep.plan import make_plan
 from evenstream.sweep.store import LOCK, Store
 from small_runs import StopAfter, outcome, save_table, small_config

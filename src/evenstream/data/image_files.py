@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstream.data.images.decoding import UnreadableImage, decode
-from evenstream.data.reading import Read
+from evenstream.data.decoding import UnreadableImage, decode
+from evenstream.data.samples import Read
 from evenstream.errors import DataError, InputError
 
 OnCorrupt = Literal["stop", "skip"]

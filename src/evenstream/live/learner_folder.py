@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.checkpoint import has_checkpoint, restore
-from evenstream.data.files import remove_empty
+from evenstream.data.checked_files import remove_empty
 from evenstream.entries import entry
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.files import exclusive
