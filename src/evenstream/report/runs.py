@@ -13,7 +13,7 @@ from typing import Any
 
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.files import AS_IT_IS
-from evenstream.metrics import as_matrix
+from evenstream.metrics import as_matrix, own_metrics
 from evenstream.run.compare import SUMMARY
 from evenstream.run.config import CONFIG
 from evenstream.run.environment import ENVIRONMENT
@@ -166,6 +166,9 @@ def load_run(directory: Path) -> Run:
     metrics, problem = _read_json(directory / METRICS)
     if problem is None:
         problem = _problem(metrics)
+    if problem is None and metrics.get("status") == "finished":
+        own = own_metrics(metrics["accuracy_matrix"])  # may be registered since the run was made
+        metrics |= {name: value for name, value in own.items() if value is not None}
     return Run(
         directory=directory, metrics=_usable(metrics), env=env, config=config, problem=problem
     )
