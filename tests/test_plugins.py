@@ -1,5 +1,6 @@
 """A researcher's own file that registers one of each kind; tests/cli has the commands."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import evenstream
 from evenstream import Learner, networks
+from evenstream.composition import compose
 from evenstream.data import from_arrays, list_datasets, load_dataset
 from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.live import follow, register_source
@@ -197,6 +199,70 @@ def test_unknown_names_know_the_plugins(plugin, wrong, right):
         wrong()
     assert f"did you mean {right}" in str(raised.value)
     assert f"EVENSTREAM_PLUGINS names {PLUGIN}" in str(raised.value)
+
+
+# ---- where plugins come from ---------------------------------------------------------------------
+
+METHOD = """
+from dataclasses import dataclass
+from evenstream import register
+from evenstream.methods.er import ER
+
+@register("my-er")
+@dataclass
+class MyER(ER):
+    \"\"\"ER under another name.\"\"\"
+"""
+
+
+@pytest.mark.parametrize("plugins", ["plug.py", "plug"])
+def test_plugins_are_files_or_modules(tmp_path, monkeypatch, plugins):
+    (tmp_path / "plug.py").write_text(METHOD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", f" {plugins} ,")
+    import_plugins()
+    assert compose("my-er-las").text == "my-er-las"
+    sys.modules.pop("plug", None)
+
+
+def test_two_plugins_may_be_files_of_one_name(tmp_path, monkeypatch):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "plug.py").write_text(METHOD.replace("my-er", f"er-{folder}"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", "one/plug.py,two/plug.py")
+    import_plugins()
+    classes = [type(compose(f"er-{folder}").method) for folder in ("one", "two")]
+    files = [Path(inspect.getfile(found)) for found in classes]
+    assert [file.parent.name for file in files] == ["one", "two"]
+
+
+def test_installed_packages_name_their_plugins(tmp_path, monkeypatch):
+    (tmp_path / "plug.py").write_text(METHOD)
+    (tmp_path / "plug-1.dist-info").mkdir()
+    text = "[evenstream.plugins]\nmine = plug\n"
+    (tmp_path / "plug-1.dist-info" / "entry_points.txt").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    import_plugins(again=True)  # as after an installation in a running process
+    assert compose("my-er").text == "my-er"
+    sys.modules.pop("plug", None)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "text", "message"),
+    [
+        ("nowhere", "", "plugin nowhere, named by EVENSTREAM_PLUGINS, fails on import: ModuleNot"),
+        ("plug.py", "1 / 0", "fails on import: ZeroDivisionError: division by zero"),
+        ("plug.py", METHOD.replace("my-er", "er"), "method 'er' is registered already"),
+    ],
+)
+def test_plugins_that_cannot_be_imported(tmp_path, monkeypatch, plugins, text, message):
+    (tmp_path / "plug.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", plugins)
+    with pytest.raises(InputError, match=message):
+        import_plugins()
 
 
 SCRIPT = """

@@ -77,3 +77,12 @@ def test_lists(run, words, names):
     status, out, _ = run(*words.split())
     assert status == 0
     assert all(name in out for name in names)
+
+
+def test_a_plugin_that_fails_is_an_error_of_the_command(run, monkeypatch):
+    Path("plug.py").write_text("1 / 0")
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", "plug.py")
+    status, _, err = run("methods")
+    assert status == 2
+    assert "plug.py, named by EVENSTREAM_PLUGINS, fails on import" in err
+    assert "Traceback" not in err
