@@ -37,7 +37,7 @@ class UnknownName(EvenstreamError, KeyError):
         nearest = f"did you mean {' or '.join(near)}?" if near else ""
         said = nearest or f"known: {', '.join(names) or 'none'}"
         where = hint or getattr(known, "hint", "")
-        self.message = "; ".join(filter(None, [f"unknown {kind} {name!r}", said, where]))
+        self.message = f"unknown {kind} {name!r}; {said}" + (f" ({where})" if where else "")
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would print the repr
