@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from evenstream import Learner, networks
 from evenstream.core.classifier import Classifier
+from evenstream.networks.base import FeatureExtractor
 from evenstream.networks.convolution import Convolution
 
 Call = Callable[[], object]
@@ -101,6 +102,7 @@ def bare_twin(learner: Learner) -> Classifier:
 def plain_baseline(network: str) -> nn.Module:
     """The same network as anybody would write it: float32, NCHW, PyTorch's own convolutions."""
     backbone = networks.build(network, SHAPES[network])
+    assert isinstance(backbone, FeatureExtractor)
     for module in backbone.modules():
         if isinstance(module, Convolution):
             module.forward = nn.Conv2d.forward.__get__(module)  # type: ignore[method-assign]

@@ -1,10 +1,19 @@
+from contextlib import ExitStack
+
 import pytest
 import torch
 from hypothesis import settings
 
 from evenstream.core.heads import HEADS
+from evenstream.data import DATASETS
+from evenstream.live.sources import SOURCES
+from evenstream.measures import ENTRIES
 from evenstream.methods import METHODS
+from evenstream.networks import NETWORKS
 from evenstream.policies.rules import RULES
+from evenstream.streams import SCENARIOS
+
+REGISTRIES = (DATASETS, ENTRIES, HEADS, METHODS, NETWORKS, RULES, SCENARIOS, SOURCES)
 
 # Examples are the same at every run, so that a failure on one machine fails on all of them.
 settings.register_profile("evenstream", deadline=None, derandomize=True)
@@ -22,5 +31,7 @@ def one_thread():
 @pytest.fixture(autouse=True)
 def own_names():
     """What a test registers is gone after it."""
-    with METHODS.temporary(), RULES.temporary(), HEADS.temporary():
+    with ExitStack() as stack:
+        for registry in REGISTRIES:
+            stack.enter_context(registry.temporary())
         yield

@@ -1,4 +1,4 @@
-"""The code in README.md and CONTRIBUTING.md runs as it stands."""
+"""The code in README.md, CONTRIBUTING.md and docs/extending.md runs as it stands."""
 
 import importlib.util
 import re
@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from evenstream import Learner
+from evenstream import Learner, follow
 from evenstream.composition import compose
+from evenstream.data import list_datasets
+from evenstream.live.opening import Known, Reading, open_source
+from evenstream.run.runner import start_run
+from small_runs import small_config
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"<!-- a test runs this block -->\n```python\n(.*?)```", re.DOTALL)
@@ -48,6 +52,20 @@ def test_readme_loop_example_counts_labels(tmp_path):
     module = run_as_module(blocks("README.md")[1], tmp_path, "readme_loop")
     counts = module.criterion.prior.weights()
     assert counts.tolist() == np.bincount(module.stream[-1][1], minlength=3).tolist()
+
+
+def test_what_the_page_on_plugins_registers_works(tmp_path):
+    run_as_module(blocks("docs/extending.md")[0], tmp_path, "extending")
+    (row,) = [row for row in list_datasets() if row.name == "points"]
+    assert (row.description, row.licence) == ("600 points around six centres.", "CC0")
+    config = small_config("back-points", "er-las", network="narrow", lr=0.1)
+    metrics = start_run(config, tmp_path / "run")
+    assert metrics["tasks"][0] == ["3", "4", "5"]
+    assert metrics["worst_task"] == min(metrics["accuracy_matrix"][-1])
+    source = open_source("points://3", Known(), Reading())
+    learner = Learner("er-las", "narrow")
+    follow(learner, source.stream, tmp_path / "plant")
+    assert learner.step == 3
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def register(file: str, folder: Path, size: int = 10**6, checksum: str | None = 
     """Make a small data set of images known to this process, and a data folder of its own."""
     os.environ["EVENSTREAM_DATA"] = str(folder / "data")
     download = Download(file, size, checksum, folder=_TOP, approximate=checksum is None)
-    DATASETS[NAME] = replace(DATASETS["tinyimagenet"], name=NAME, downloads=(download,))
+    DATASETS.add(NAME, replace(DATASETS["tinyimagenet"], name=NAME, downloads=(download,)))
 
 
 def good_files() -> dict[str, bytes]:

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from evenstream.core.heads import register_head
     from evenstream.core.state import LearnerState
     from evenstream.core.step import Step, StepResult
+    from evenstream.data import register_dataset
     from evenstream.errors import EvenstreamError
     from evenstream.learner.learner import Learner
-    from evenstream.live import follow
+    from evenstream.live import follow, register_source
     from evenstream.methods import Method, register
+    from evenstream.metrics import register_metric
+    from evenstream.networks import register_network
     from evenstream.policies import priors, retrieval, rules, storing
     from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
     from evenstream.policies.rules import register_rule
+    from evenstream.streams import register_scenario
 
 _MODULES = {
     "heads": "evenstream.core.heads",
@@ -46,8 +50,13 @@ _HOME = {
     "StepResult": "evenstream.core.step",
     "follow": "evenstream.live",
     "register": "evenstream.methods",
+    "register_dataset": "evenstream.data",
     "register_head": "evenstream.core.heads",
+    "register_metric": "evenstream.metrics",
+    "register_network": "evenstream.networks",
     "register_rule": "evenstream.policies.rules",
+    "register_scenario": "evenstream.streams",
+    "register_source": "evenstream.live.sources",
 }
 
 __all__ = [
@@ -65,8 +74,13 @@ __all__ = [
     "networks",
     "priors",
     "register",
+    "register_dataset",
     "register_head",
+    "register_metric",
+    "register_network",
     "register_rule",
+    "register_scenario",
+    "register_source",
     "retrieval",
     "rules",
     "storing",

@@ -223,7 +223,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
     adjusted = said.name not in METHODS and said.adjusted
     cls = cls or METHODS.get(said.plain_name if adjusted else said.name)
     if cls is None:
-        raise UnknownName("method", said.name, method_names())
+        raise UnknownName("method", said.name, method_names(), METHODS.hint)
     own, las, head = option_types(cls), option_types(LogitAdjustment), head_options()
     types = own | las | head if adjusted else own | head
     hints = dict.fromkeys(las, f"{said.name}{LAS}")

@@ -22,13 +22,22 @@ class InputError(EvenstreamError, ValueError):
 
 
 class UnknownName(EvenstreamError, KeyError):
-    """A name that is not registered; the message lists the near misses."""
+    """A name that is not registered; the message lists the near misses.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    Args:
+        kind: what the name would be of: "method".
+        name: as it was given.
+        known: the names there are.
+        hint: where else one could come from; a `Registry` of names says that itself.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
-        self.message = f"unknown {kind} {name!r}; {hint}"
+        nearest = f"did you mean {' or '.join(near)}?" if near else ""
+        said = nearest or f"known: {', '.join(names) or 'none'}"
+        where = hint or getattr(known, "hint", "")
+        self.message = f"unknown {kind} {name!r}; {said}" + (f" ({where})" if where else "")
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would print the repr

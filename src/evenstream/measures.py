@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.registry import Registry
+
 Direction = Literal["higher", "lower", "zero", "neither"]
 """Which numbers are good ones."""
+
+OfMatrix = Callable[[NDArray[np.float64]], float | None]
+"""A user's own metric: a number, or None, from the accuracy matrix of a run (`metrics`)."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,8 @@ class Metric:
     """From the number in `metrics.json` to what is shown."""
     timing: bool = False
     """Whether it depends on the machine, so that other machines' numbers say little."""
+    compute: OfMatrix | None = None
+    """What computes a metric that a user has registered."""
 
     @property
     def ranks(self) -> bool:
@@ -42,7 +53,7 @@ def _each(*metrics: Metric) -> dict[str, Metric]:
     return {metric.name: metric for metric in metrics}
 
 
-ENTRIES = _each(
+_OURS = _each(
     Metric("A_T", "final average accuracy", "higher", "%"),
     Metric("F_T", "final average forgetting", "lower", "points"),
     Metric(
@@ -90,7 +101,10 @@ ENTRIES = _each(
     ),
     Metric("samples_per_second", "samples a second", "higher", "1/s", timing=True),
 )  # fmt: skip
+ENTRIES: Registry[Metric] = Registry("metric", _OURS, form="[A-Za-z][A-Za-z0-9_]*")
 """Entries of `metrics.json` that are one number."""
+
+AREA = _OURS["A_AUC"]
 
 DERIVED = _each(
     Metric("prediction_share_last", "share of predictions on the last task", unit="%"),
@@ -108,4 +122,4 @@ def metric_of(name: str) -> Metric:
         of = metric_of(name.removesuffix("_gain"))
         words = f"gain of LAS in {of.words}"
         return Metric(name, words, of.better, "points", digits=of.digits)
-    return (ENTRIES | DERIVED).get(name, Metric(name, name))
+    return ENTRIES.get(name) or DERIVED.get(name) or Metric(name, name)

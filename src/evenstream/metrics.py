@@ -4,20 +4,24 @@ Many start from the accuracy matrix: `a[i][j]` is the accuracy in percent on the
 `j`, measured after the learner has finished task `i`. Entries that were not measured (usually
 `j > i`) are `None` or NaN. Others start from the predictions on test samples, as class indices. A
 result that is not defined is `None`, so that every result can be written to JSON as it is.
-`docs/metrics.md` has all formulas and conventions.
+`docs/metrics.md` has all formulas and conventions. `register_metric` adds a user's own.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenstream.entries import whole_number
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
+from evenstream.measures import DERIVED, ENTRIES, Direction, Metric, OfMatrix
+from evenstream.registry import first_line
 
 __all__ = [
     "Prequential",
@@ -33,15 +37,91 @@ __all__ = [
     "forgetting_mammoth",
     "forward_transfer",
     "home_tasks",
+    "own_metrics",
     "prediction_share",
     "recency_bias",
+    "register_metric",
     "to_rows",
 ]
+
+F = TypeVar("F", bound=OfMatrix)
 
 NO_HOME = -1
 """In `home_tasks`: a class without training samples."""
 
 Matrix = Sequence[Sequence[float | None]] | NDArray[np.float64]
+
+
+TAKEN = frozenset(
+    {
+        *("accuracy_matrix", "average_accuracy", "class_balanced", "class_recall", "classes"),
+        *("device", "dtype", "epochs", "format", "method", "minus", "online", "prediction_share"),
+        *("prequential_recent", "prequential_window", "samples", "seed", "seeds"),
+        *("single_class_steps", "skipped_test", "skipped_train", "status", "steps", "stream"),
+        *("tasks", "threads", "train_seconds_after_task", "true_share", "untrained_accuracy"),
+    }
+)
+"""Entries of `metrics.json` and of summaries that are no metrics."""
+
+
+def register_metric(
+    name: str,
+    *,
+    words: str | None = None,
+    better: Direction = "neither",
+    unit: str = "",
+    meaning: str | None = None,
+    digits: int = 1,
+) -> Callable[[F], F]:
+    """Make a metric known by name: in `metrics.json`, experiments' `metrics = [...]` and reports.
+
+    What it decorates is a function from the accuracy matrix of a finished run to a number, or
+    None if it is not defined. The matrix is square, in percent, with NaN for what was not
+    measured. Reports compute it for runs that were made before, too.
+
+    Args:
+        name: of letters, digits and _, as `A_T`.
+        words: what to call it in tables; None: the name.
+        better: which numbers are good: `higher`, `lower`, `zero` or `neither`.
+        unit: `%`, `points`, ...
+        meaning: one line for whoever has not met it before; None: the first of the docstring.
+        digits: behind the decimal point, in tables.
+    """
+    if name in TAKEN or name in DERIVED or str(name).endswith("_gain"):
+        raise InputError(f"{name!r} is an entry of metrics.json or of reports; choose another name")
+
+    def add(compute: F) -> F:
+        if not callable(compute):
+            raise InputError(f"a metric must be a function, got {shown(compute)}")
+        line = first_line(compute) if meaning is None else meaning
+        metric = Metric(name, words or name, better, unit, line, digits, compute=compute)
+        ENTRIES.add(name, metric, compute)
+        return compute
+
+    return add
+
+
+def own_metrics(matrix: Matrix | None) -> dict[str, float | None]:
+    """Return the metrics that users have registered; `None` without a matrix.
+
+    One that fails is `None` with a warning, so that no run is lost by it.
+    """
+    found: dict[str, float | None] = {}
+    for name, metric in ENTRIES.items():
+        if metric.compute is not None:
+            found[name] = None if matrix is None else _computed(name, metric.compute, matrix)
+    return found
+
+
+def _computed(name: str, compute: OfMatrix, matrix: Matrix) -> float | None:
+    try:
+        value = compute(as_matrix(matrix))
+        number = None if value is None else float(value)
+    except Exception as error:  # of the user's function
+        what = f"{type(error).__name__}: {error}"
+        warnings.warn(f"metric {name} could not be computed: {what}", stacklevel=2)
+        return None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def as_matrix(matrix: Matrix) -> NDArray[np.float64]:

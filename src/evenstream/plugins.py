@@ -1,8 +1,9 @@
 """Code of the user's own (methods, networks, scenarios, ...) that registers itself on import.
 
-They come from installed packages, by entry points of the group `evenstream.plugins`, and from the
-environment variable EVENSTREAM_PLUGINS: modules or files ending in .py, separated by commas. An
-environment reaches the worker processes of sweeps, too.
+They come from installed packages, by entry points of the group `evenstream.plugins`, which name
+modules, and from the environment variable EVENSTREAM_PLUGINS: modules or files ending in .py,
+separated by commas. What the environment names reaches the workers of sweeps, too, whether they
+are processes or actors of Ray. `docs/extending.md` lists what can be registered.
 """
 
 from __future__ import annotations
@@ -12,45 +13,72 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 
 from evenstream.errors import EvenstreamError, InputError
 
 GROUP = "evenstream.plugins"
 VARIABLE = "EVENSTREAM_PLUGINS"
 
-
 _imported: set[str] = set()
-"""What the environment named when plugins were last imported."""
+"""What the environment named when plugins were imported."""
+_lock = threading.RLock()
+"""Held while plugins are imported: other threads look names up only when all are there."""
+_importing = threading.local()
 
 
-def import_plugins() -> None:
+def import_plugins(*, again: bool = False) -> None:
     """Import all plugins, once; one that fails raises an error that names where it was requested.
 
     A plugin that looks names up while it is imported sees those that are there.
+
+    Args:
+        again: look once more, for packages that were installed since (modules that were imported
+            before stay as they are, files are read again).
     """
     named = os.environ.get(VARIABLE, "")
-    if named in _imported:
+    if (named in _imported and not again) or getattr(_importing, "now", False):
         return
-    _imported.add(named)
-    try:
-        _import_all(named)
-    except BaseException:
-        _imported.discard(named)
-        raise
+    with _lock:
+        _importing.now = True
+        try:
+            if named not in _imported or again:
+                _import_all(again)
+                _imported.add(named)
+        finally:
+            _importing.now = False
 
 
-def _import_all(named: str) -> None:
+def requested() -> list[str]:
+    """The plugins that the environment names, files by their whole path: good in any folder."""
+    names = filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(",")))
+    return [str(Path(name).resolve()) if name.endswith(".py") else name for name in names]
+
+
+def where_from() -> str:
+    """For messages about a name that is not known: what a plugin has to do with it."""
+    named = os.environ.get(VARIABLE, "").strip()
+    if named:
+        return f"{VARIABLE} names {named}, which does not bring it"
+    return f"if a plugin brings it, name the plugin in {VARIABLE}"
+
+
+def _import_all(again: bool) -> None:
     for point in entry_points(group=GROUP):
-        _attempt(point.value, f"an entry point {GROUP!r}")
-    for name in filter(None, map(str.strip, named.split(","))):
-        _attempt(name, VARIABLE)
+        _attempt(point.value, f"an entry point {GROUP!r}", again)
+    for name in requested():
+        _attempt(name, VARIABLE, again)
 
 
-def _attempt(name: str, named_by: str) -> None:
+def _attempt(name: str, named_by: str, again: bool) -> None:
     try:
-        _import(name)
+        if name.endswith(".py"):
+            _import_file(Path(name), again)
+        else:
+            importlib.import_module(name.partition(":")[0])
     except EvenstreamError as error:
         raise InputError(f"plugin {name}, named by {named_by}: {error}") from error
     except Exception as error:
@@ -58,15 +86,24 @@ def _attempt(name: str, named_by: str) -> None:
         raise InputError(f"plugin {name}, named by {named_by}, fails on import: {what}") from error
 
 
-def _import(name: str) -> None:
-    if not name.endswith(".py"):
-        importlib.import_module(name.partition(":")[0])
-        return
-    path = Path(name).resolve()
+def _import_file(path: Path, again: bool) -> None:
+    """Execute a file as a module, unless it is one already: an imported one, or the program."""
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]  # two files may have one name
     module_name = f"evenstream_plugin_{path.stem}_{digest}"
+    known = {name for name, module in list(sys.modules.items()) if _is_of(module, path)}
+    if known - {module_name} or (known and not again):
+        return
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+
+
+def _is_of(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and Path(file).name == path.name and Path(file).resolve() == path

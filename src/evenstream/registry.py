@@ -6,12 +6,14 @@ looked up, wherever that happens first: in a program, a command, or a worker pro
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from re import fullmatch
 from typing import Any, Generic, TypeVar
 
-from evenstream.errors import InputError, UnknownName
-from evenstream.plugins import import_plugins
+from evenstream.errors import InputError, UnknownName, shown
+from evenstream.plugins import import_plugins, where_from
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -22,11 +24,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
     Args:
         kind: what it holds, for messages: "method".
+        known: what is in it from the beginning.
+        form: what a name must look like, as a regular expression; None: as its owner says.
     """
 
-    def __init__(self, kind: str, known: Mapping[str, T] | None = None) -> None:
-        self.kind = kind
+    def __init__(
+        self, kind: str, known: Mapping[str, T] | None = None, *, form: str | None = None
+    ) -> None:
+        self.kind, self._form = kind, form
         self._table: dict[str, T] = dict(known or {})
+        self._origins = {name: _where(thing) for name, thing in self._table.items()}
 
     def register(self, name: str) -> Callable[[C], C]:
         """A decorator that enters something; only the same thing may take a name again.
@@ -42,29 +49,51 @@ class Registry(Mapping[str, T], Generic[T]):
 
         return add
 
-    def add(self, name: str, thing: Any) -> None:
-        """Enter something."""
-        if name in self._table and _where(self._table[name]) != _where(thing):
+    def add(self, name: str, thing: Any, origin: Any = None) -> None:
+        """Enter something.
+
+        Args:
+            name: what to call it.
+            thing: what the name stands for.
+            origin: the class or function that it was made of, if it is none itself.
+        """
+        if self._form is not None and not (isinstance(name, str) and fullmatch(self._form, name)):
             raise InputError(
-                f"{self.kind} {name!r} is registered already ({_where(self._table[name])}); "
-                "choose another name"
+                f"a {self.kind} cannot be called {shown(name)}: its name must be of the form "
+                f"{self._form}"
+            )
+        where = _where(thing if origin is None else origin)
+        before = self._origins.setdefault(name, where)
+        if before != where:
+            raise InputError(
+                f"{self.kind} {name!r} is registered already ({before}); choose another name"
             )
         self._table[name] = thing
 
     @contextmanager
-    def temporary(self) -> Iterator[None]:
-        """Forget at the end of a block what was registered in it (tests, notebooks)."""
-        before = dict(self._table)
+    def temporary(self, others: Mapping[str, T] | None = None) -> Iterator[None]:
+        """Forget at the end of a block what was registered in it (tests, notebooks).
+
+        Args:
+            others: what some names stand for in the block, whether they are taken or not.
+        """
+        before = self._table, self._origins
+        self._table, self._origins = {**self._table, **(others or {})}, dict(self._origins)
         try:
             yield
         finally:
-            self._table = before
+            self._table, self._origins = before
 
     def find(self, name: str) -> T:
         """What has this name; an error that names near misses if nothing has."""
         if name not in self:
             raise UnknownName(self.kind, name, self)
         return self[name]
+
+    @property
+    def hint(self) -> str:
+        """Where else a name could come from."""
+        return where_from()
 
     def __getitem__(self, name: str) -> T:
         import_plugins()
@@ -79,6 +108,12 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._table)
 
 
+def first_line(thing: Any) -> str:
+    """The first line of a docstring of its own; nothing if there is none."""
+    return inspect.cleandoc(thing.__doc__ or "").partition("\n")[0]
+
+
 def _where(thing: Any) -> str:
     """Where a class or function is defined, and its name there."""
-    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', repr(thing))}"
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{named.__module__}.{named.__qualname__}"

@@ -24,9 +24,10 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[DatasetInfo], None]:
+def register() -> Iterator[Callable[[DatasetInfo], None]]:
     """Put an entry in the registry for the length of a test."""
-    return lambda info: monkeypatch.setitem(DATASETS, info.name, info)
+    with contextlib.ExitStack() as stack:
+        yield lambda info: stack.enter_context(DATASETS.temporary({info.name: info}))
 
 
 class Mirror:

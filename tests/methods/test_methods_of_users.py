@@ -1,10 +1,6 @@
 """Methods and networks that users bring: found, checked early, and treated like our own."""
 
-import inspect
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +14,6 @@ from evenstream.core.labels import plain_labels
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.methods import register
 from evenstream.methods.er import ER, Replay
-from evenstream.plugins import import_plugins
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.rules import ArgMax
 from evenstream.testing import check_las_form_differs
@@ -170,92 +165,6 @@ def test_a_loss_that_las_cannot_reach_is_found():
 
     with pytest.raises(AssertionError, match="deaf and its -las form learn the same"):
         check_las_form_differs("deaf")
-
-
-# ---- plugins -------------------------------------------------------------------------------------
-
-PLUGIN = """
-from dataclasses import dataclass
-from evenstream import register
-from evenstream.methods.er import ER
-
-@register("my-er")
-@dataclass
-class MyER(ER):
-    \"\"\"ER under another name.\"\"\"
-"""
-
-
-def command(tmp_path, plugins, *arguments):
-    environment = {"EVENSTREAM_PLUGINS": plugins, "PATH": "", "PYTHONPATH": str(tmp_path)}
-    program = [sys.executable, "-m", "evenstream", *arguments]
-    return subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
-
-
-@pytest.mark.parametrize("plugins", ["plug.py", "plug"])
-def test_plugins_are_files_or_modules(tmp_path, monkeypatch, plugins):
-    (tmp_path / "plug.py").write_text(PLUGIN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("EVENSTREAM_PLUGINS", f" {plugins} ,")
-    import_plugins()
-    assert compose("my-er-las").text == "my-er-las"
-    sys.modules.pop("plug", None)
-
-
-def test_two_plugins_may_be_files_of_one_name(tmp_path, monkeypatch):
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "plug.py").write_text(PLUGIN.replace("my-er", f"er-{folder}"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EVENSTREAM_PLUGINS", "one/plug.py,two/plug.py")
-    import_plugins()
-    classes = [type(compose(f"er-{folder}").method) for folder in ("one", "two")]
-    files = [Path(inspect.getfile(found)) for found in classes]
-    assert [file.parent.name for file in files] == ["one", "two"]
-
-
-def test_installed_packages_name_their_plugins(tmp_path, monkeypatch):
-    (tmp_path / "plug.py").write_text(PLUGIN)
-    (tmp_path / "plug-1.dist-info").mkdir()
-    text = "[evenstream.plugins]\nmine = plug\n"
-    (tmp_path / "plug-1.dist-info" / "entry_points.txt").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    import_plugins()
-    assert compose("my-er").text == "my-er"
-    sys.modules.pop("plug", None)
-
-
-def test_the_command_line_and_its_workers_find_them(tmp_path):
-    (tmp_path / "plug.py").write_text(PLUGIN)
-    flags = ("--stream", "c-digits:fraction=0.1", "--seeds", "1", "--out", "out")
-    done = command(tmp_path, "plug.py", "compare", "er", "my-er-las", *flags)
-    assert done.returncode == 0, done.stderr
-    assert "my-er-las" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("plugins", "text", "message"),
-    [
-        ("nowhere", "", "plugin nowhere, named by EVENSTREAM_PLUGINS, fails on import: ModuleNot"),
-        ("plug.py", "1 / 0", "fails on import: ZeroDivisionError: division by zero"),
-        ("plug.py", PLUGIN.replace("my-er", "er"), "method 'er' is registered already"),
-    ],
-)
-def test_plugins_that_cannot_be_imported(tmp_path, monkeypatch, plugins, text, message):
-    (tmp_path / "plug.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EVENSTREAM_PLUGINS", plugins)
-    with pytest.raises(InputError, match=message):
-        import_plugins()
-
-
-def test_a_plugin_that_fails_is_an_error_of_the_command(tmp_path):
-    (tmp_path / "plug.py").write_text("1 / 0")
-    done = command(tmp_path, "plug.py", "methods")
-    assert done.returncode == 2
-    assert "named by EVENSTREAM_PLUGINS, fails on import" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 # ---- what they pass ------------------------------------------------------------------------------

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from evenstream.cli.settings import Settings
 from evenstream.errors import DataError, EvenstreamError, InputError, UnknownName
+from evenstream.measures import ENTRIES as METRICS
+from evenstream.metrics import TAKEN
 from evenstream.run import environment
 from evenstream.run.runner import start_run
 from evenstream.streams import STREAMS
 from evenstream.sweep import experiment_file as module
 from evenstream.sweep.experiment import Cell, check_data, check_options
-from evenstream.sweep.experiment_file import METRICS, read_experiment
+from evenstream.sweep.experiment_file import LISTS, read_experiment
 from evenstream.sweep.plan import make_plan
 from small_runs import save_table, small_config
 
@@ -290,7 +292,9 @@ def test_reading_needs_no_pytorch(tmp_path):
 def test_all_metrics_are_in_the_file_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(environment, "describe_environment", dict)
     start_run(small_config(save_table(tmp_path / "table.npz")), tmp_path / "run")
-    assert set(METRICS) <= json.loads((tmp_path / "run/metrics.json").read_text()).keys()
+    found = json.loads((tmp_path / "run/metrics.json").read_text()).keys()
+    assert {*METRICS, *LISTS} <= found
+    assert found <= {*METRICS, *TAKEN}  # nobody's own metric can have such a name
 
 
 # ---- what is refused -------------------------------------------------------------------------

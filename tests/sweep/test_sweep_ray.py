@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import sweep_jobs
 
+import small_runs
 from evenstream.errors import InputError
+from evenstream.plugins import import_plugins
 from evenstream.run.many import make_all
 from evenstream.run.runner import start_run
 from evenstream.sweep.backends import open_backend
@@ -61,6 +63,18 @@ def test_results_are_those_of_this_machine(cluster, table, tmp_path):
     for number, config in enumerate(runs[:-1]):
         start_run(config, tmp_path / str(number))
         assert outcome(store.folder(config)) == outcome(tmp_path / str(number))
+
+
+def test_plugins_reach_the_workers(cluster, tmp_path, monkeypatch):
+    """Those named after the cluster was started, also by a path that is good only here."""
+    monkeypatch.chdir(Path(small_runs.__file__).parent)
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", "own_plugin.py")
+    import_plugins(again=True)
+    config = small_config("rev-blobs", "own-er-las", network="narrow")
+    store = Store(tmp_path)
+    with open_backend("ray", [config]) as backend:
+        assert not work([config], store, backend, keep=True, retries=0, listener=Heard())
+    assert "worst_task" in (store.folder(config) / "metrics.json").read_text()
 
 
 def test_run_of_a_killed_worker_is_resumed(cluster, table, tmp_path):

@@ -34,7 +34,7 @@ def list_() -> int:
         facts = f"{here:10} {row.checked:20} {_download(row)}"
         console.print(Text(f"{row.name:17}", style="bold") + Text(facts, style="not bold"))
         about = f"{row.description}\nlicence: {row.licence}\nsource: {row.source}"
-        if row.present and row.where != "built in":
+        if row.present and row.where not in ("built in", "registered"):
             about += f"\nin: {row.where}"
         console.print(Padding(Text(about), (0, 0, 1, 4)))
     console.print(f"data root: {data_root()} (set EVENSTREAM_DATA to move it)", soft_wrap=True)
@@ -133,7 +133,8 @@ def _verdict(statuses: list[FileStatus], name: str) -> str:
 def _download(row: DatasetRow) -> str:
     if row.by_hand:
         return f"{_bytes(row.download_size)}, by hand"
-    return _bytes(row.download_size) if row.download_size else "embedded"
+    without = "registered" if row.where == "registered" else "embedded"
+    return _bytes(row.download_size) if row.download_size else without
 
 
 def _bytes(size: int) -> str:

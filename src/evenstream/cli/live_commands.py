@@ -138,8 +138,9 @@ def learn(
     Args:
         directory: Folder of the learner: new, or written by `learn` or by Learner.save.
         source: A table (.csv, .tsv, .parquet), an .npz file, a folder with a folder of images for
-            each class, or - for CSV with a header from the standard input, as in
-            `tail -n +1 -f monday.csv | evenstream learn plant --from -`.
+            each class, - for CSV with a header from the standard input, as in
+            `tail -n +1 -f monday.csv | evenstream learn plant --from -`, or SCHEME://... with a
+            scheme that a plugin brings.
         new: Options of a new learner.
         start: Begin a new DIR with a copy of the learner in this folder, which may be a run's.
         label: Column of a table that holds the label.
@@ -180,7 +181,7 @@ def learn(
         with Display(Screen()) as display:
             metrics = follow(
                 learner,
-                data,
+                data.stream,
                 directory,
                 name=name,
                 checkpoint_every=checkpoint_every,
@@ -213,8 +214,8 @@ def predict(
 
     Args:
         directory: Folder of the learner, or of a run.
-        source: A table, an .npz file with x, an image, a folder of images, or - for CSV from the
-            standard input.
+        source: A table, an .npz file with x, an image, a folder of images, - for CSV from the
+            standard input, or SCHEME://... with a scheme that a plugin brings.
         out: File to write.
         top: Write so many of the most likely labels instead of the probabilities of all.
         spreadsheet_safe: Put a ' before text that a spreadsheet would take for a formula.

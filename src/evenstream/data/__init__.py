@@ -2,7 +2,7 @@
 
 from evenstream.data.arrays import from_arrays
 from evenstream.data.dataset import CoarseLabels, Dataset, Label
-from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info
+from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info, register_dataset
 from evenstream.data.store import (
     DatasetRow,
     FileStatus,
@@ -29,5 +29,6 @@ __all__ = [
     "import_files",
     "list_datasets",
     "load_dataset",
+    "register_dataset",
     "verify",
 ]

@@ -86,8 +86,9 @@ def import_files(
         The state of each file, as `verify` reports it.
     """
     info = dataset_info(name)
-    if info.layout == "bundled":
-        raise InputError(f"{info.name} is built in; there is nothing to import")
+    if info.layout in ("bundled", "own"):
+        why = "built in" if info.layout == "bundled" else "loaded by a function of its own"
+        raise InputError(f"{info.name} is {why}; there is nothing to import")
     source = with_home(directory).absolute()
     if not source.is_dir():
         hint = f"; give the folder that it is in, {source.parent}" if source.exists() else ""

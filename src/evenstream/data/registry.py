@@ -5,20 +5,26 @@ or published by the source; the comments say which. Where there is neither, none
 the user has is pinned at its first import. Those of a `DataFile` are of the content, that is, of
 the file as it is after gunzipping: the same pictures are in circulation in differently compressed
 files (Debian's package of Fashion-MNIST, for one), and all of them are welcome.
+
+A user's own data set is registered with the function that loads it.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
-from evenstream.errors import UnknownName
+from evenstream.data.dataset import Dataset
+from evenstream.errors import InputError, shown
+from evenstream.registry import Registry, first_line
 
-FileLayout = Literal["bundled", "idx", "cifar10", "cifar100"]
-"""Data sets of few files, which are read whole."""
+L = TypeVar("L", bound=Callable[[], Dataset])
+
+FileLayout = Literal["bundled", "own", "idx", "cifar10", "cifar100"]
+"""Data sets of few files, or none, which are read whole."""
 
 TreeLayout = Literal["tinyimagenet", "imagenet", "inaturalist2017"]
 """Data sets that are folders of images, which are read as they are needed."""
@@ -68,7 +74,8 @@ class DatasetInfo:
         name: What users call it.
         description: One line for listings.
         licence: What the source says about its use.
-        layout: Which reader turns the files into a `Dataset`; `bundled` needs no files.
+        layout: Which reader turns the files into a `Dataset`; `bundled` and `own`, which is a
+            user's, need no files that are known here.
         source: The page that describes it.
         files: What must be on disk, unless the data set is a folder of images.
         downloads: How to get these files.
@@ -78,6 +85,7 @@ class DatasetInfo:
         label_names: Class names, where the files do not hold them.
         mean: Per-channel mean of images in [0, 1], or None.
         std: Per-channel standard deviation of the same, or None.
+        load: What loads a user's own.
     """
 
     name: str
@@ -93,6 +101,7 @@ class DatasetInfo:
     label_names: tuple[str, ...] = ()
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    load: Callable[[], Dataset] | None = None
 
     @property
     def is_tree(self) -> bool:
@@ -123,11 +132,40 @@ def _read(name: str, entry: Mapping[str, Any]) -> DatasetInfo:
 
 
 _TEXT = (files("evenstream.data") / "registry.toml").read_text("utf-8")
-DATASETS = {name: _read(name, entry) for name, entry in tomllib.loads(_TEXT).items()}
+_OURS = {name: _read(name, entry) for name, entry in tomllib.loads(_TEXT).items()}
+DATASETS: Registry[DatasetInfo] = Registry("data set", _OURS, form="[a-z0-9][a-z0-9_+-]*")
+
+
+def register_dataset(
+    name: str,
+    *,
+    description: str | None = None,
+    licence: str = "not stated",
+    source: str | None = None,
+) -> Callable[[L], L]:
+    """Make a data set known by name: in streams (`c-NAME`), `load_dataset(NAME)`, listings.
+
+    What it decorates is a function without arguments that gives a `Dataset`; `from_arrays` makes
+    one of arrays, `data_root()` is where others keep their files.
+
+    Args:
+        name: of a-z, 0-9 and - _ +
+        description: one line for listings; None: the first of the docstring.
+        licence: what its source says about its use.
+        source: where it comes from; None: the function.
+    """
+
+    def add(load: L) -> L:
+        if not callable(load):
+            raise InputError(f"a data set is registered by its function, got {shown(load)}")
+        words = first_line(load) if description is None else description
+        origin = f"{load.__module__}.{load.__qualname__}" if source is None else source
+        DATASETS.add(name, DatasetInfo(name, words, licence, "own", origin, load=load), load)
+        return load
+
+    return add
 
 
 def dataset_info(name: str) -> DatasetInfo:
     """The registered data set of that name; an unknown name raises `UnknownName`."""
-    if name not in DATASETS:
-        raise UnknownName("data set", name, DATASETS)
-    return DATASETS[name]
+    return DATASETS.find(name)

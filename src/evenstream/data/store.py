@@ -21,7 +21,7 @@ from evenstream.data.locate import (
 from evenstream.data.npz import read_npz
 from evenstream.data.pins import FOLDER_PIN, read_record
 from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info
-from evenstream.errors import DataError, InputError
+from evenstream.errors import DataError, InputError, shown
 from evenstream.files import as_path, with_home
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ _WHY_NOT = {
     "label": "is not a table; leave label out",
 }
 """What to say when an option does not apply."""
+_WITHOUT_FILES = {"bundled": "built in", "own": "registered"}
+"""Where data sets are that have no files known here, by their layout."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class DatasetRow:
     Attributes:
         name: The registered name.
         description: What is in it.
-        where: Its folder, or `built in`.
+        where: Its folder, `built in`, or `registered` for a user's own.
         present: Whether all files are there; `verify` tells whether they are also right.
         checked: What `verify` compares with: `verified` checksums of the registry, or for data
             whose source has none what was `pinned` at the first import, if it was imported.
@@ -133,6 +135,8 @@ def _load_registered(info: DatasetInfo, root: Path, options: dict[str, Any]) -> 
             raise DataError(how_to_get(info, root))
         return read_images(info, folder, **options)
     _check_options(info.name, options)
+    if info.load is not None:
+        return _checked(info.name, info.load())
     paths = _file_paths(info, root)
     files = {file.name: file for file in info.files}
 
@@ -145,6 +149,15 @@ def _load_registered(info: DatasetInfo, root: Path, options: dict[str, Any]) -> 
             ) from error
 
     return build(info, read)
+
+
+def _checked(name: str, loaded: Any) -> Dataset:
+    if not isinstance(loaded, Dataset):
+        raise DataError(
+            f"the function of data set {name!r} must give a Dataset (`from_arrays` makes one of "
+            f"arrays), it gave {shown(loaded)}"
+        )
+    return loaded
 
 
 def _load_path(path: Path, seed: int, options: dict[str, Any]) -> Dataset:
@@ -192,19 +205,20 @@ def _path_of(name_or_path: str | Path) -> Path | None:
 
 
 def _row(info: DatasetInfo, root: Path) -> DatasetRow:
-    checked: Literal["verified", "unverified (pinned)", "unverified"] = "verified"
+    checked: Literal["verified", "unverified (pinned)", "unverified"]
     if info.is_tree:
         found = [find_images(root, info)]
         pinned = FOLDER_PIN in read_record(root, info.name).pins
         checked = "unverified (pinned)" if pinned else "unverified"
     else:
+        checked = "unverified" if info.layout == "own" else "verified"
         files = [find_in_root(root, info, file) for file in info.files]
         found = [path and path.parent for path in files]
     where = next((folder for folder in found if folder is not None), root / info.name)
     return DatasetRow(
         name=info.name,
         description=info.description,
-        where="built in" if info.layout == "bundled" else str(where),
+        where=_WITHOUT_FILES.get(info.layout, str(where)),
         present=None not in found,
         checked=checked,
         size=info.size,

@@ -1,10 +1,10 @@
-"""From what the shell is given, a file, a folder or a pipe, to a source."""
+"""From what the shell is given, a file, a folder, a pipe or an address, to a source."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,12 +16,19 @@ from evenstream.data.image_files import ImageFiles, OnCorrupt
 from evenstream.data.images.trees import class_folders, image_names, labelled_images, sub_folders
 from evenstream.data.npz import read_arrays
 from evenstream.data.tables import TABLE_SUFFIXES, Columns, CsvReader, TableReader, open_table
-from evenstream.errors import DataError, EvenstreamError, InputError
+from evenstream.errors import DataError, EvenstreamError, InputError, shown
 from evenstream.files import with_home
 from evenstream.learner.learner import Learner
 from evenstream.live.label_kind import label_converter
 from evenstream.live.pipe import read_lines
-from evenstream.live.sources import ArraySource, Source, TableSource
+from evenstream.live.sources import (
+    SOURCES,
+    AddressSource,
+    ArraySource,
+    Source,
+    SourceInfo,
+    TableSource,
+)
 from evenstream.live.tally import Tally
 
 PIPE = "standard input"
@@ -66,11 +73,17 @@ class Reading:
 
 
 def open_source(where: str, known: Known, reading: Reading) -> Source:
-    """Open a table, an .npz file, a folder of images, one image, or the standard input."""
+    """Open a table, an .npz file, a folder of images, one image, the standard input, or an address.
+
+    What opens an address, SCHEME://..., is registered by a plugin.
+    """
     path = with_home(where)
     if where == "-":
         return _open_table(CsvReader(read_lines(0), PIPE), PIPE, known, reading)
     suffix = path.suffix.lower()
+    scheme, colon, _ = where.partition("://")
+    if colon and not path.exists():
+        return _open_address(where, SOURCES.find(scheme))
     if not path.exists():
         raise DataError(f"there is no file or folder {path}")
     if path.is_dir() or suffix in IMAGE_SUFFIXES:
@@ -81,8 +94,21 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
         return _open_npz(path, known, reading)
     raise DataError(
         f"{path} is nothing to read: give a table ({', '.join(TABLE_SUFFIXES)}), an .npz file, a "
-        "folder of images, or - for CSV from the standard input"
+        "folder of images, - for CSV from the standard input, or an address (SCHEME://...)"
     )
+
+
+def _open_address(address: str, info: SourceInfo) -> Source:
+    try:
+        source = AddressSource(address, info)
+    except OSError as error:
+        raise DataError(f"{address} cannot be opened: {error}") from error
+    if not isinstance(source.stream, Iterable):
+        raise DataError(
+            f"{address}: what opens it must give something to iterate over, it gave "
+            f"{shown(source.stream)}"
+        )
+    return source
 
 
 def _open_table(reader: TableReader, name: str, known: Known, reading: Reading) -> Source:

@@ -1,24 +1,68 @@
-"""Data that the shell reads, as streams whose place can be saved."""
+"""Data that the shell reads, as streams whose place can be saved.
+
+A user's own kind of data is registered with the scheme of its addresses: `--from SCHEME://...`.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstream.core.labels import plain_labels
 from evenstream.data.dataset import Inputs, Label
 from evenstream.data.image_files import ImageFiles
 from evenstream.data.reading import read_in_order
 from evenstream.data.tables import Columns, TableReader, in_batches, stack
+from evenstream.errors import InputError, shown
 from evenstream.live.pipe import timed_batches
 from evenstream.live.tally import Place
+from evenstream.registry import Registry
 from evenstream.streams.base import stream_generator
 
 Batch = tuple[NDArray[Any], list[Any]]
+Open = Callable[[str], Iterable[tuple[Any, Any] | None]]
+OpenT = TypeVar("OpenT", bound=Open)
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """How addresses of a scheme are read."""
+
+    open: Open
+    images: bool = False
+    """Whether the inputs are images, which a new learner is made for."""
+
+
+SOURCES: Registry[SourceInfo] = Registry("scheme of --from", form="[a-z][a-z0-9+.-]*")
+"""What opens an address, by its scheme."""
+
+
+def register_source(scheme: str, *, images: bool = False) -> Callable[[OpenT], OpenT]:
+    """Make a source of data known by the scheme of its addresses: `learn --from SCHEME://...`.
+
+    What it decorates is a function that takes the whole address and gives what `follow` takes: an
+    iterable of pairs of inputs and labels, each learned in one step as it is given. When learning
+    goes on, it is read from its beginning and what was learned is passed over, unless it is
+    `Resumable`. For `predict`, labels may be None.
+
+    Args:
+        scheme: of a-z, 0-9 and + . -
+        images: whether the inputs are images, which a new learner is made for.
+    """
+
+    def add(opener: OpenT) -> OpenT:
+        if not callable(opener):
+            raise InputError(f"a source is registered by its function, got {shown(opener)}")
+        SOURCES.add(scheme, SourceInfo(opener, images), opener)
+        return opener
+
+    return add
 
 
 class Source:
@@ -58,13 +102,22 @@ class Source:
     def shuffle(self, seed: int) -> None:
         """Draw the order, if the data has none of its own."""
 
+    @property
+    def stream(self) -> Iterable[tuple[Any, Any] | None]:
+        """What `follow` is given."""
+        return self
+
+    def is_at(self, name: str, place: Place) -> bool:
+        """Whether a place, by the name of its stream, is one in this data."""
+        return self.recognises(place.notes)
+
     def name_in(self, streams: Mapping[str, Place], *, again: bool = False) -> str:
         """What this data was called when it was learned before; else, or `again`, a new name.
 
         A time that was stopped before the end of the data is gone on with, `again` or not.
         """
         for name in reversed(list(streams)):
-            if self.recognises(streams[name].notes):
+            if self.is_at(name, streams[name]):
                 if again and streams[name].ended:
                     break
                 return name
@@ -147,6 +200,39 @@ class ArraySource(Source):
     def recognises(self, state: Mapping[str, Any]) -> bool:
         """Whether it is the same file or folder."""
         return state.get("sha256") == self._sha256
+
+
+class AddressSource(Source):
+    """What a user's function gives for an address, known by that address.
+
+    `follow` finds its place again; here there is none to save.
+    """
+
+    def __init__(self, address: str, info: SourceInfo) -> None:
+        self.name, self.is_image = address, info.images
+        self._stream = info.open(address)
+
+    @property
+    def stream(self) -> Iterable[tuple[Any, Any] | None]:
+        """As it was given."""
+        return self._stream
+
+    def __iter__(self) -> Iterator[Batch | None]:
+        for batch in self._stream:
+            if batch is None:
+                yield None
+            else:
+                x, labels = batch
+                yield x, [None] * len(x) if labels is None else plain_labels(labels)
+
+    def is_at(self, name: str, place: Place) -> bool:
+        """Whether it is the same address, learned once or again."""
+        return re.fullmatch(rf"{re.escape(self.name)}( \(\d+\))?", name) is not None
+
+    def close(self) -> None:
+        """Close the stream, if it can be closed."""
+        if hasattr(self._stream, "close"):
+            self._stream.close()
 
 
 def _grey(images: NDArray[Any]) -> NDArray[np.uint8]:

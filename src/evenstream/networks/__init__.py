@@ -1,4 +1,4 @@
-"""The built-in feature extractors, by name.
+"""The feature extractors, by name: those that are built in, and the user's own.
 
 A network here maps a batch `(n, *input_shape)` to features `(n, num_features)`; the learner puts
 a growing classifier head on top. Listing the names is cheap: PyTorch is imported by `build` only.
@@ -7,17 +7,22 @@ Initial weights come from PyTorch's global random state, so seed it before `buil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from evenstream.errors import InputError, UnknownName
+from evenstream.errors import InputError, shown
+from evenstream.registry import Registry, first_line
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from evenstream.networks.base import FeatureExtractor
 
-__all__ = ["NETWORKS", "NetworkInfo", "build"]
+__all__ = ["NETWORKS", "NetworkInfo", "build", "register_network"]
+
+F = TypeVar("F", bound=Callable[[tuple[int, ...]], Any])
 
 
 @dataclass(frozen=True)
@@ -26,13 +31,14 @@ class NetworkInfo:
 
     Attributes:
         description: One line for listings.
-        where: Its class, as MODULE:CLASS in this folder; the first argument is an input's shape.
+        where: Its class, whose first argument is an input's shape: as MODULE:CLASS in this folder,
+            or a user's class or function itself.
         arguments: Further arguments of the class.
         min_side: Smallest image height and width; None if any shape will do.
     """
 
     description: str
-    where: str
+    where: str | Callable[[tuple[int, ...]], nn.Module]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     min_side: int | None = None
 
@@ -56,7 +62,7 @@ class NetworkInfo:
 # A ResNet18 halves the map three times. From 9 pixels on, more than one pixel is left at the end,
 # without which BatchNorm cannot train on a batch of one. Those for ImageNet halve it five times;
 # they take 32 pixels, as the public code gives them, and leave the batch of one to the learner.
-NETWORKS: dict[str, NetworkInfo] = {
+_OURS = {
     "mlp": NetworkInfo("two hidden layers of 100 units, for any input (100 features)", "mlp:MLP"),
     "mlp-norm": NetworkInfo(
         "the same after normalising each column, for tables of any scale (100 features)",
@@ -90,9 +96,34 @@ NETWORKS: dict[str, NetworkInfo] = {
         min_side=32,
     ),
 }
+NETWORKS: Registry[NetworkInfo] = Registry("network", _OURS, form="[a-z0-9][a-z0-9_.+-]*")
 
 
-def build(name: str, input_shape: tuple[int, ...]) -> FeatureExtractor:
+def register_network(
+    name: str, *, description: str | None = None, min_side: int | None = None
+) -> Callable[[F], F]:
+    """Make a network known by name: `--network NAME`, `Learner(model=NAME)`.
+
+    What it decorates is a class or function that takes the shape of one input, such as
+    `(3, 32, 32)`, and gives a module which maps a batch of inputs to one feature vector each.
+
+    Args:
+        name: of a-z, 0-9 and - _ . +
+        description: one line for listings; None: the first of the docstring.
+        min_side: smallest image height and width; None: any shape will do.
+    """
+
+    def add(make: F) -> F:
+        if not callable(make):
+            raise InputError(f"a network must be a class or a function, got {shown(make)}")
+        words = first_line(make) if description is None else description
+        NETWORKS.add(name, NetworkInfo(words, make, min_side=min_side), make)
+        return make
+
+    return add
+
+
+def build(name: str, input_shape: tuple[int, ...]) -> nn.Module:
     """Build a network by name.
 
     Args:
@@ -103,14 +134,22 @@ def build(name: str, input_shape: tuple[int, ...]) -> FeatureExtractor:
         UnknownName: There is no such network.
         InputError: The network does not take inputs of this shape.
     """
-    if name not in NETWORKS:
-        raise UnknownName("network", name, NETWORKS)
-    info = NETWORKS[name]
+    info = NETWORKS.find(name)
     shape = tuple(int(size) for size in input_shape)
     if not info.fits(shape):
         raise InputError(f"network {name!r} takes {info.takes}, not inputs of shape {shape}")
+    if not isinstance(info.where, str):
+        return _checked(name, info.where(shape))
     module, _, cls = info.where.partition(":")
     network: FeatureExtractor = getattr(import_module(f"{__name__}.{module}"), cls)(
         shape, **info.arguments
     )
+    return network
+
+
+def _checked(name: str, network: Any) -> nn.Module:
+    from torch import nn
+
+    if not isinstance(network, nn.Module):
+        raise InputError(f"network {name!r} gave no torch module but {shown(network)}")
     return network

@@ -12,7 +12,7 @@ from evenstream.paper.choice import in_order
 from evenstream.report.experiments import Outcome, Table
 from evenstream.report.experiments.metrics import names_of
 from evenstream.report.experiments.outcome import Measured
-from evenstream.report.experiments.verdicts import SIGNS, Comparison, Verdict
+from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, Verdict
 from evenstream.report.formats import signed
 
 _COUNTED: tuple[Verdict, ...] = ("no clear difference", "better", "worse")
@@ -73,7 +73,7 @@ class _Tally:
             for metric, values in stated(cell, experiment.base).items()
         )
 
-    def _compared(self, scale: str) -> Iterator[tuple[Measured, Comparison]]:
+    def _compared(self, scale: str) -> Iterator[tuple[Measured, PrintComparison]]:
         """Our numbers at a scale beside those of this very table."""
         for each in self.outcome.measured:
             for found in each.comparisons:

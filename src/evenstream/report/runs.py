@@ -13,7 +13,7 @@ from typing import Any
 
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.files import AS_IT_IS
-from evenstream.metrics import as_matrix
+from evenstream.metrics import as_matrix, own_metrics
 from evenstream.run.config import CONFIG
 from evenstream.run.environment import ENVIRONMENT
 from evenstream.run.folder import METRICS, METRICS_FORMAT
@@ -173,7 +173,11 @@ def load_run(directory: Path) -> Run:
 
 def make_run(directory: Path, metrics: dict[str, Any], env: dict[str, Any], config: str) -> Run:
     """A run from the content of its files; notes what is wrong with it."""
-    return Run(directory, _usable(metrics), env, config, _problem(metrics))
+    problem = _problem(metrics)
+    if problem is None and metrics.get("status") == "finished":
+        own = own_metrics(metrics["accuracy_matrix"])  # may be registered since the run was made
+        metrics = metrics | {name: value for name, value in own.items() if value is not None}
+    return Run(directory, _usable(metrics), env, config, problem)
 
 
 def _read_json(path: Path) -> tuple[dict[str, Any], str | None]:

@@ -34,6 +34,7 @@ def sum_up(
             "class_mean": at.balanced_over_classes,
         },
         **_of_the_whole_stream(config, learner, at, finished),
+        **metrics.own_metrics(matrix if finished else None),
         "true_share": evaluation.true_share(),
         "online": _online(evaluation, at),
         **_prequential(at),

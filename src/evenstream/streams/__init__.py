@@ -2,7 +2,13 @@
 
 from evenstream.streams.base import Batch, Domains, Protocol, Stream, Task
 from evenstream.streams.blurry import Blurry
-from evenstream.streams.catalogue import PROTOCOLS, SCENARIOS, STREAMS, StreamInfo
+from evenstream.streams.catalogue import (
+    PROTOCOLS,
+    SCENARIOS,
+    STREAMS,
+    StreamInfo,
+    register_scenario,
+)
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.domain_incremental import DomainIncremental
 from evenstream.streams.gradual import Gradual
@@ -45,4 +51,5 @@ __all__ = [
     "open_stream",
     "profile",
     "read_spec",
+    "register_scenario",
 ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import TypeVar
 
+from evenstream.errors import InputError, shown
+from evenstream.registry import Registry
 from evenstream.streams.base import Protocol
 from evenstream.streams.blurry import Blurry
 from evenstream.streams.class_incremental import ClassIncremental
@@ -16,7 +20,9 @@ from evenstream.streams.recurring import Recurring
 from evenstream.streams.scenario import Scenario
 from evenstream.streams.sum_class_domain import SumClassDomain
 
-SCENARIOS: dict[str, type[Scenario]] = {
+S = TypeVar("S", bound=type[Scenario])
+
+_OURS: dict[str, type[Scenario]] = {
     "c": ClassIncremental,
     "b": Blurry,
     "s": SumClassDomain,
@@ -26,7 +32,27 @@ SCENARIOS: dict[str, type[Scenario]] = {
     "g": Gradual,
     "r": Recurring,
 }
+SCENARIOS: Registry[type[Scenario]] = Registry("scenario", _OURS, form="[a-z0-9]+")
 """What the letters in front of a data set's name mean, as in `b-cifar100`."""
+
+
+def register_scenario(prefix: str) -> Callable[[S], S]:
+    """Make a scenario known by the letters in front of a data set's name: PREFIX-DATASET.
+
+    What it decorates is a frozen dataclass made from `Scenario`; its fields are the options.
+    """
+
+    def add(cls: S) -> S:
+        if not (isinstance(cls, type) and issubclass(cls, Scenario)):
+            raise InputError(f"a scenario must be a class made from Scenario, got {shown(cls)}")
+        for field in fields(cls):
+            if field.default is MISSING and field.default_factory is MISSING:
+                raise InputError(f"option {field.name!r} of scenario {prefix} needs a default")
+        SCENARIOS.add(prefix, cls)
+        return cls
+
+    return add
+
 
 _SMALL_COLOUR = Protocol(network="resnet18", augment="crop+flip")
 

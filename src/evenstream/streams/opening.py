@@ -136,4 +136,7 @@ def _resolve(name: str) -> tuple[str, str | Path, Scenario]:
         return prefix + dash, path, SCENARIOS[prefix]()
     if path := as_path(name):
         return "", path, ClassIncremental()
-    raise UnknownName("stream", name, [*STREAMS, "PREFIX-DATASET", "PATH"])
+    near = [f"{prefix}-{each}" for each in DATASETS] if prefixed else []
+    near += [f"{each}-{rest}" for each in SCENARIOS] if rest in DATASETS else []
+    any_other = f"PREFIX-DATASET ({', '.join(SCENARIOS)} with {', '.join(DATASETS)})"
+    raise UnknownName("stream", name, {*STREAMS, *near, any_other, "PATH"}, SCENARIOS.hint)

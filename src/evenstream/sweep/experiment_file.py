@@ -66,8 +66,8 @@ from evenstream.sweep.experiment import (
 )
 from evenstream.text import option_types
 
-METRICS = (*ENTRIES, "prediction_share", "average_accuracy", "accuracy_matrix")
-"""Entries of `metrics.json` that an experiment may report."""
+LISTS = ("prediction_share", "average_accuracy", "accuracy_matrix")
+"""Entries of `metrics.json` that an experiment may report, besides those that are one number."""
 
 _MEASURED_IF = {"A_AUC": "eval_every", "F_T_literal": "eval_future", "FWT": "eval_future"}
 """Metrics that a run has only if a setting asks for them."""
@@ -235,7 +235,7 @@ def _check(experiment: Experiment) -> None:
     for name in WITH_OPTIONS:
         if name not in experiment.grid:
             raise InputError(f"the grid needs the key {name!r}")
-    _check_choice("metrics", experiment.metrics, METRICS)
+    _check_choice("metrics", experiment.metrics, (*ENTRIES, *LISTS), ENTRIES.hint)
     _check_choice("rows", experiment.rows, tuple(experiment.grid))
     if experiment.jobs < 0:
         raise InputError("jobs must be 1 or more, or 0 for as many as the command asks for")
@@ -260,12 +260,12 @@ def _check_name(what: str, name: str) -> None:
         raise InputError(f"{what} must consist of a-z, 0-9 and single -, not {name!r}")
 
 
-def _check_choice(entry: str, chosen: Sequence[Any], known: Sequence[str]) -> None:
+def _check_choice(entry: str, chosen: Sequence[Any], known: Sequence[str], hint: str = "") -> None:
     if not chosen:
         raise InputError(f"{entry} must not be empty")
     for number, name in enumerate(chosen):
         if name not in known:
-            raise UnknownName(f"name in {entry}", str(name), known)
+            raise UnknownName(f"name in {entry}", str(name), known, hint)
         if name in chosen[:number]:
             raise InputError(f"{entry} has {name!r} twice")
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evenstream.measures import AREA
 from evenstream.report.chart_pieces import NARROW, WIDE, number_table, share_charts, two_sizes
 from evenstream.report.charts.bars import share_fits
 from evenstream.report.charts.heatmap import matrix_size, matrix_svg
 from evenstream.report.charts.lines import accuracy_svg, online_svg, seconds_svg
 from evenstream.report.charts.strip import classes_per_column, strip_svg
-from evenstream.report.comparison.further import AREA
 from evenstream.report.formats import common, plain
 from evenstream.report.html import breakable, escape, labelled, lines, scroll
 from evenstream.report.legend import legend, method_label, truth_item

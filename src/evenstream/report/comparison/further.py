@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenstream.measures import ENTRIES, Metric
+from evenstream.measures import AREA, ENTRIES, Metric
 
-AREA = ENTRIES["A_AUC"]
-FURTHER = [metric for metric in ENTRIES.values() if metric.meaning and metric is not AREA]
+
+def further_metrics() -> list[Metric]:
+    """Return the others that are explained, and those that users have registered."""
+    return [m for m in ENTRIES.values() if (m.meaning or m.compute) and m.name != AREA.name]
 
 
 def known(metrics: Sequence[Metric], summary: Mapping[str, Any]) -> list[Metric]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenstream.measures import Metric
+from evenstream.measures import AREA, Metric
 from evenstream.report.comparison.content import Content
-from evenstream.report.comparison.further import AREA, FURTHER, known, title
+from evenstream.report.comparison.further import further_metrics, known, title
 from evenstream.report.comparison.summary import pairs
 from evenstream.report.comparison.words import difference_sentence
 from evenstream.report.formats import common, count, format_interval, seconds_digits, verdict
@@ -113,23 +113,27 @@ def _result_row(series: Series, entry: Mapping[str, Any], *, area: bool, best: b
 
 def further(content: Content) -> str:
     """Return the measures beside accuracy and forgetting, as far as there are any."""
-    measures = known(FURTHER, content.summary)
-    if not measures:
+    found = known(further_metrics(), content.summary)
+    if not found:
         return ""
     rows = [
-        _stack_row(s, {title(m): _measured(content.summary[s.name], m) for m in measures})
+        _stack_row(s, {escape(title(m)): _measured(content.summary[s.name], m) for m in found})
         for s in content.series
     ]
-    table = _stack("After the last task.", [(title(m), m.reading) for m in measures], rows)
-    meanings = "".join(f"<dt>{title(m)}</dt><dd>{m.meaning}</dd>" for m in measures)
-    words = details("What these are", f'<dl class="meanings">{meanings}</dl>')
+    heads = [(escape(title(m)), escape(m.reading)) for m in found]
+    table = _stack("After the last task.", heads, rows)
+    meanings = "".join(
+        f"<dt>{escape(title(m))}</dt><dd>{escape(m.meaning)}</dd>" for m in found if m.meaning
+    )
+    words = details("What these are", f'<dl class="meanings">{meanings}</dl>') if meanings else ""
     return card("further", "Further measures", f"{scroll(table, 'Further measures')}\n{words}")
 
 
 def _measured(entry: Mapping[str, Any], metric: Metric) -> str:
     """Return mean and deviation of a metric, or a dash."""
     found = entry.get(metric.name, {"mean": None, "std": None})
-    return spread({k: found[k] and metric.factor * found[k] for k in ("mean", "std")})
+    shown = {k: found[k] and metric.factor * found[k] for k in ("mean", "std")}
+    return spread(shown, metric.digits)
 
 
 def _stack(caption: str, heads: Sequence[tuple[str, str]], rows: list[str]) -> str:

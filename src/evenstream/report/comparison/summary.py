@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenstream.errors import InputError
 from evenstream.files import write_atomically
-from evenstream.report.comparison.further import AREA, FURTHER, known
+from evenstream.measures import AREA
+from evenstream.report.comparison.further import further_metrics, known
 from evenstream.report.formats import format_interval, format_spread, seconds_digits, verdict
 from evenstream.report.runs import SUMMARY, number
 from evenstream.run.compare import Comparison, metrics_by_method
@@ -54,11 +55,11 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for method, seeds in groups.items():
         minus = {earlier: _difference(seeds, groups[earlier]) for earlier in summary}
-        further = {m.name: _spread(seeds, m.name) for m in (AREA, *FURTHER)}
+        measured = {m.name: _spread(seeds, m.name) for m in (AREA, *further_metrics())}
         summary[method] = {
             "A_T": _spread(seeds, "A_T"),
             "F_T": _spread(seeds, "F_T"),
-            **{key: found for key, found in further.items() if found["mean"] is not None},
+            **{key: found for key, found in measured.items() if found["mean"] is not None},
             "seeds": list(seeds),
             "train_seconds": _spread(seeds, "train_seconds"),
             "minus": {earlier: found for earlier, found in minus.items() if found["seeds"]},
@@ -104,8 +105,10 @@ def _results_table(summary: Mapping[str, Any]) -> Table:
     headings = ["A_T %\nhigher\nis better", "F_T points\nlower\nis better", "Seeds", "Seconds"]
     if area:
         headings.insert(1, "A_AUC %\nhigher\nis better")
+    own = [m for m in known(further_metrics(), summary) if m.compute]
+    headings += [f"{m.name}\n{m.reading}".strip() for m in own]
     for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(Text(heading), justify="right", no_wrap=True)
     for name, entry in summary.items():
         table.add_row(
             Text(name),
@@ -114,6 +117,7 @@ def _results_table(summary: Mapping[str, Any]) -> Table:
             format_spread(entry["F_T"]),
             str(len(entry["seeds"])),
             format_spread(entry["train_seconds"], seconds_digits(entry)),
+            *(format_spread(entry.get(m.name, _UNKNOWN), m.digits) for m in own),
         )
     return table
 

@@ -1,12 +1,14 @@
 """Runs on a Ray cluster: each worker is an actor, a process on one of its machines.
 
 All machines need the same version of evenstream, the data, and the store's folder under the same
-path (a shared file system). Actors are used as the processes of `run/workers.py` are.
+path (a shared file system); the plugins that EVENSTREAM_PLUGINS names here, too. Actors are used as
+the processes of `run/workers.py` are.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 import warnings
@@ -16,6 +18,7 @@ from typing import Any
 
 from evenstream.errors import InputError
 from evenstream.interruption import StopFlag
+from evenstream.plugins import VARIABLE, requested
 from evenstream.run.many import Job, Metrics, Work
 from evenstream.run.progress import format_warning
 from evenstream.run.workers import PATIENCE, Answer, attempt, how_many, keep_busy
@@ -96,8 +99,9 @@ def _cause(error: RayError) -> str:
 class _Serving:
     """The far end: does a job in one thread, and is told to stop in another."""
 
-    def __init__(self, work: Callable[[Any, StopFlag], Any]) -> None:
+    def __init__(self, work: Callable[[Any, StopFlag], Any], plugins: Sequence[str]) -> None:
         warnings.formatwarning = format_warning
+        os.environ[VARIABLE] = ",".join(plugins)
         self._work, self._stop = work, threading.Event()
 
     def up(self) -> None:
@@ -152,7 +156,7 @@ class _Actors:
         self._remote = ray.remote(**needs, max_concurrency=2)(_Serving)
 
     def hire(self) -> _Actor:
-        return _Actor(self._remote.remote(self._work))
+        return _Actor(self._remote.remote(self._work, requested()))
 
     def ready(self, busy: Sequence[_Actor], timeout: float) -> list[_Actor]:
         done, _ = ray.wait([worker.answer for worker in busy], timeout=timeout)
