@@ -137,9 +137,8 @@ def test_unknown_methods_have_near_misses(name, near):
 def test_nothing_near_lists_everything():
     with pytest.raises(UnknownName) as caught:
         compose("zzzzzz")
-    assert (
-        str(caught.value) == f"unknown method 'zzzzzz'; known: {', '.join(sorted(method_names()))}"
-    )
+    known = ", ".join(sorted(method_names()))
+    assert f"unknown method 'zzzzzz'; known: {known} (" in str(caught.value)
     with pytest.raises(UnknownName):
         compose("")
 
