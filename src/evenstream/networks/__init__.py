@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NETWORKS", "NetworkInfo", "build", "register_network"]
 
-F = TypeVar("F", bound=Callable[[tuple[int, ...]], Any])
+F = TypeVar("F", bound="Callable[[tuple[int, ...]], nn.Module]")
 
 
 @dataclass(frozen=True)
