@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from evenstream import Learner, networks
 from evenstream.core.classifier import Classifier
-from evenstream.networks.base import FeatureExtractor
 from evenstream.networks.convolution import Convolution
+from evenstream.networks.feature_extractor import FeatureExtractor
 
 Call = Callable[[], object]
 Layer = Callable[[Tensor], Tensor]

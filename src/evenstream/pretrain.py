@@ -37,8 +37,8 @@ from evenstream.run.position import Skipped
 from evenstream.run.progress import Progress, Silent
 from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream, open_stream
-from evenstream.streams.base import Batch
 from evenstream.streams.scenario import task_of
+from evenstream.streams.stream import Batch
 from evenstream.version import __version__
 
 WEIGHTS = "weights.safetensors"

@@ -13,7 +13,7 @@ from evenstream.policies.rules import (
     PostHocCorrection,
     Rescaled,
 )
-from evenstream.streams.base import Protocol
+from evenstream.streams.stream import Protocol
 
 KEPT = {"weight": 5.0, "averaging": 0.0}
 MIXED = {"mix": "joint", "temperature": 2.0}

@@ -12,7 +12,7 @@ from evenstream.measures import metric_of
 from evenstream.report.experiments import Background
 from evenstream.report.experiments.background import distinct
 from evenstream.report.experiments.layout import tables
-from evenstream.report.experiments.numbers import names_of, numbers
+from evenstream.report.experiments.shown_numbers import names_of, numbers
 from evenstream.report.experiments.tidy_csv import outcome_csv
 from evenstream.report.experiments.verdicts import compare
 from table_samples import (

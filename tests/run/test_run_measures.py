@@ -15,7 +15,7 @@ from evenstream.learner.persistence import fingerprint
 from evenstream.run import environment, preparation
 from evenstream.run.config import RunConfig
 from evenstream.run.runner import resume_run, start_run
-from evenstream.streams.base import Batch
+from evenstream.streams.stream import Batch
 from small_runs import StopAfter, outcome, read_events, save_images, save_table, small_config
 
 

@@ -13,7 +13,7 @@ from evenstream.run.config import RunConfig
 from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
 from evenstream.track import Tracking, read_names, tracking
-from evenstream.track.tracker import Tracker
+from evenstream.track.tracker import TrackedRun, Tracker
 from small_runs import StopAfter, read_events, save_table, small_config
 
 
@@ -74,6 +74,15 @@ def tensorboard_curves(folder):
     events.Reload()
     names = events.Tags()["scalars"]
     return {name: [(point.step, point.value) for point in events.Scalars(name)] for name in names}
+
+
+def test_trackers_are_given_what_they_can_show(table, tmp_path):
+    config = small_config(table, epochs=3, milestones=(1, 2))
+    assert config.weights is None
+    params = TrackedRun(config, tmp_path, tmp_path, {}).params
+    assert params["milestones"] == "1,2"
+    assert "weights" not in params
+    assert {type(value) for value in params.values()} <= {bool, int, float, str}
 
 
 def test_both_get_what_the_run_wrote(table, tmp_path, monkeypatch):

@@ -1,12 +1,13 @@
 """User code that type checkers must accept; nothing here is run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_type
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenstream import (
@@ -24,13 +25,19 @@ from evenstream import (
     networks,
     priors,
     register,
+    register_dataset,
     register_head,
+    register_metric,
+    register_network,
     register_rule,
+    register_scenario,
+    register_source,
     retrieval,
     rules,
     storing,
     streams,
 )
+from evenstream.data import Dataset, from_arrays
 
 net = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU())
 x = np.zeros((8, 64), dtype=np.float32)
@@ -228,6 +235,44 @@ class Flat(priors.PriorEstimator):
         self.classes = state["classes"]
 
 
+@register_network("my-net", min_side=8)
+class MyNet(nn.Sequential):
+    def __init__(self, input_shape: tuple[int, ...]) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(input_shape[0], 32))
+
+
+@register_network("my-made-net")
+def my_net(input_shape: tuple[int, ...]) -> nn.Module:
+    return MyNet(input_shape)
+
+
+@register_scenario("my")
+@dataclass(frozen=True, kw_only=True)
+class Backwards(streams.ClassIncremental):
+    every: int = 1
+
+    def arrange(self, dataset: Dataset, seed: int) -> streams.Layout:
+        layout = super().arrange(dataset, seed)
+        return replace(layout, tasks=layout.tasks[:: -self.every])
+
+
+@register_dataset("my-data", licence="CC0")
+def my_data() -> Dataset:
+    return from_arrays(x, np.arange(8), x, np.arange(8), name="my-data")
+
+
+@register_metric("my-metric", better="higher", unit="%")
+def worst_task(matrix: NDArray[np.float64]) -> float | None:
+    return float(np.nanmin(matrix[-1]))
+
+
+@register_source("mine", images=True)
+def my_source(address: str) -> Iterator[tuple[Tensor, list[str]] | None]:
+    return batches()
+
+
+assert_type(Backwards(tasks=5, every=2).every, int)
+assert_type(my_data(), Dataset)
 mine = Learner(
     MyMethod(weight=0.3),
     net,

@@ -17,6 +17,11 @@ from evenstream import (
     methods,
     priors,
     register,
+    register_dataset,
+    register_metric,
+    register_network,
+    register_scenario,
+    register_source,
     retrieval,
     rules,
     storing,
@@ -118,3 +123,12 @@ class Numbered(Method):
 
 
 register("no-method")(nn.Linear)  # error
+register_network("net", min_side="8")  # error
+register_network("net")(len)  # error
+register_scenario("s")(nn.Linear)  # error
+register_dataset("data", license="CC0")  # error
+register_dataset("data")(nn.Linear)  # error
+register_metric("metric", better="up")  # error
+register_metric("metric")(nn.Linear)  # error
+register_source("scheme", image=True)  # error
+register_source("scheme")(nn.Linear)  # error

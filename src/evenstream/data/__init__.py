@@ -2,8 +2,7 @@
 
 from evenstream.data.arrays import from_arrays
 from evenstream.data.dataset import CoarseLabels, Dataset, Label
-from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info, register_dataset
-from evenstream.data.store import (
+from evenstream.data.loading import (
     DatasetRow,
     FileStatus,
     data_root,
@@ -13,6 +12,7 @@ from evenstream.data.store import (
     load_dataset,
     verify,
 )
+from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info, register_dataset
 
 __all__ = [
     "DATASETS",

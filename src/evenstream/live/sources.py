@@ -23,7 +23,7 @@ from evenstream.errors import InputError, shown
 from evenstream.live.pipe import timed_batches
 from evenstream.live.tally import Place
 from evenstream.registry import Registry
-from evenstream.streams.base import stream_generator
+from evenstream.streams.stream import stream_generator
 
 Batch = tuple[NDArray[Any], list[Any]]
 Open = Callable[[str], Iterable[tuple[Any, Any] | None]]

@@ -18,11 +18,11 @@ from evenstream.registry import Registry, first_line
 if TYPE_CHECKING:
     from torch import nn
 
-    from evenstream.networks.base import FeatureExtractor
+    from evenstream.networks.feature_extractor import FeatureExtractor
 
 __all__ = ["NETWORKS", "NetworkInfo", "build", "register_network"]
 
-F = TypeVar("F", bound=Callable[[tuple[int, ...]], Any])
+F = TypeVar("F", bound="Callable[[tuple[int, ...]], nn.Module]")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from evenstream.networks.base import FeatureExtractor
+from evenstream.networks.feature_extractor import FeatureExtractor
 
 
 class ConvNet(FeatureExtractor):

@@ -7,7 +7,7 @@ import math
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from evenstream.networks.base import FeatureExtractor
+from evenstream.networks.feature_extractor import FeatureExtractor
 
 
 class MLP(FeatureExtractor):

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor, nn
 
-from evenstream.networks.base import FeatureExtractor
+from evenstream.networks.feature_extractor import FeatureExtractor
 from evenstream.networks.mlp import MLP
 
 LIMIT = 10.0

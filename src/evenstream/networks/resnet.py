@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from evenstream.networks.base import FeatureExtractor
 from evenstream.networks.convolution import Convolution
+from evenstream.networks.feature_extractor import FeatureExtractor
 
 RESNET18 = (2, 2, 2, 2)
 

@@ -20,7 +20,7 @@ from evenstream.core.outputs import PREDICT_BATCH
 from evenstream.data.samples import Indices
 from evenstream.learner.learner import Learner
 from evenstream.streams import Stream
-from evenstream.streams.base import stream_generator
+from evenstream.streams.stream import stream_generator
 
 READ_BYTES = 64 * 2**20
 """How much of a test set is in memory at a time, unless one batch is larger."""

@@ -32,7 +32,7 @@ from evenstream.run.progress import Progress, Silent
 from evenstream.run.results import sum_up
 from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream
-from evenstream.streams.base import Batch
+from evenstream.streams.stream import Batch
 
 FLUSH_SECONDS = 2.0
 NAMED_SKIPPED = 3

@@ -1,6 +1,5 @@
 """Streams: data sets in the order of a scenario."""
 
-from evenstream.streams.base import Batch, Domains, Protocol, Stream, Task
 from evenstream.streams.blurry import Blurry
 from evenstream.streams.catalogue import (
     PROTOCOLS,
@@ -20,6 +19,7 @@ from evenstream.streams.profile import Profile, profile
 from evenstream.streams.recurring import Recurring
 from evenstream.streams.scenario import Layout, Scenario
 from evenstream.streams.schedules import Schedule, batch_sizes
+from evenstream.streams.stream import Batch, Domains, Protocol, Stream, Task
 from evenstream.streams.sum_class_domain import SumClassDomain
 
 __all__ = [

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from evenstream.errors import InputError, shown
 from evenstream.registry import Registry
-from evenstream.streams.base import Protocol
 from evenstream.streams.blurry import Blurry
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.domain_incremental import DomainIncremental
@@ -18,6 +17,7 @@ from evenstream.streams.long_tailed import LongTailed
 from evenstream.streams.mix_class_domain import MixClassDomain
 from evenstream.streams.recurring import Recurring
 from evenstream.streams.scenario import Scenario
+from evenstream.streams.stream import Protocol
 from evenstream.streams.sum_class_domain import SumClassDomain
 
 S = TypeVar("S", bound=type[Scenario])

@@ -10,8 +10,8 @@ import numpy as np
 from evenstream.data import Dataset
 from evenstream.data.samples import Arrays, Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import Domains, Task, stream_generator
 from evenstream.streams.scenario import Layout, Scenario, deal
+from evenstream.streams.stream import Domains, Task, stream_generator
 from evenstream.streams.superclasses import by_superclass
 
 _ANGLES = (0, 90, 180, 270)

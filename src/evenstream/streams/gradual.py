@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from evenstream.data import Dataset
 from evenstream.errors import InputError
-from evenstream.streams.base import stream_generator
 from evenstream.streams.scenario import ClassGroups, Layout, task_of
+from evenstream.streams.stream import stream_generator
 
 _POINTS = 3000
 """Points in time at which a group's weight is summed up, from the task before to the one after."""

@@ -10,8 +10,8 @@ import numpy as np
 from evenstream.data import Dataset
 from evenstream.data.samples import Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import stream_generator
 from evenstream.streams.scenario import ClassGroups, Layout, task_of, thinned
+from evenstream.streams.stream import stream_generator
 
 
 @dataclass(frozen=True, kw_only=True)

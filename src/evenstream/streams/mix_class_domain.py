@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from evenstream.data import Dataset
 from evenstream.errors import InputError
-from evenstream.streams.base import Stream, stream_generator
 from evenstream.streams.profile import profile
 from evenstream.streams.scenario import Layout, thinned
+from evenstream.streams.stream import Stream, stream_generator
 from evenstream.streams.sum_class_domain import SumClassDomain
 
 

@@ -11,10 +11,10 @@ from evenstream.data.image_files import OnCorrupt
 from evenstream.data.registry import DATASETS
 from evenstream.errors import InputError, UnknownName
 from evenstream.files import as_path
-from evenstream.streams.base import Protocol, Stream
 from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAMS
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.scenario import ClassOrder, Scenario
+from evenstream.streams.stream import Protocol, Stream
 from evenstream.text import option_types, read_options, write_option, write_options
 
 READING: dict[str, Any] = {"label": str, "size": int}

@@ -12,7 +12,7 @@ import numpy as np
 from evenstream.data.samples import Indices
 from evenstream.errors import InputError
 from evenstream.files import write_atomically
-from evenstream.streams.base import Stream
+from evenstream.streams.stream import Stream
 
 
 @dataclass(frozen=True, eq=False)

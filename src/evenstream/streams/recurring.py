@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from evenstream.data import Dataset
 from evenstream.errors import InputError
-from evenstream.streams.base import stream_generator
 from evenstream.streams.scenario import ClassGroups, Layout, deal, task_of
+from evenstream.streams.stream import stream_generator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from evenstream.data import Dataset
 from evenstream.data.samples import Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import Domains, Protocol, Stream, Task, stream_generator
+from evenstream.streams.stream import Domains, Protocol, Stream, Task, stream_generator
 
 ClassOrder = Literal["label", "seed"]
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from evenstream.errors import InputError
-from evenstream.streams.base import stream_generator
+from evenstream.streams.stream import stream_generator
 
 Schedule = Literal["constant", "increase", "decrease", "random"]
 _SMALLEST = 2

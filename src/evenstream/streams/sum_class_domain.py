@@ -8,8 +8,8 @@ import numpy as np
 
 from evenstream.data import Dataset
 from evenstream.data.samples import Indices
-from evenstream.streams.base import Task
 from evenstream.streams.scenario import ClassGroups, Layout, rows_of
+from evenstream.streams.stream import Task
 from evenstream.streams.superclasses import by_superclass, coarse_labels
 
 

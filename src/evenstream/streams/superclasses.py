@@ -10,7 +10,7 @@ from evenstream.data import CoarseLabels, Dataset
 from evenstream.data.dataset import int_classes
 from evenstream.data.samples import Indices
 from evenstream.errors import InputError
-from evenstream.streams.base import Domains
+from evenstream.streams.stream import Domains
 
 
 def coarse_labels(dataset: Dataset) -> CoarseLabels:

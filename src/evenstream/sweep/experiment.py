@@ -13,9 +13,9 @@ from typing import Any
 
 from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.run.config import RunConfig
-from evenstream.streams.base import Protocol
 from evenstream.streams.catalogue import PROTOCOLS
 from evenstream.streams.opening import absolute_name, read_spec, with_options
+from evenstream.streams.stream import Protocol
 from evenstream.text import MethodText, write_option
 
 Value = str | int | float | bool

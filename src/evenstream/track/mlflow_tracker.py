@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from mlflow import MlflowClient
@@ -36,7 +35,7 @@ class MLflow(Tracker):
         created = self._client.create_run(
             experiment, run_name=run.name, tags={"folder": str(run.folder.absolute())}
         )
-        params = [Param(name, str(value)) for name, value in asdict(run.config).items()]
+        params = [Param(name, str(value)) for name, value in run.params.items()]
         self._client.log_batch(created.info.run_id, params=params)
         return str(created.info.run_id)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from torch.utils.tensorboard import SummaryWriter
 
@@ -15,7 +14,7 @@ class TensorBoard(Tracker):
     """A folder of event files: curves, the configuration as text and as hyper-parameters."""
 
     def __init__(self, run: TrackedRun) -> None:
-        self._params = asdict(run.config)
+        self._params = run.params
         self._writer = SummaryWriter(str(run.home / "tensorboard" / run.name))
         if not run.known:
             self._writer.add_text("config", json.dumps(self._params, indent=1))

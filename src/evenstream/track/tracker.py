@@ -40,6 +40,16 @@ class TrackedRun:
         parts = (safe_name(config.method), safe_name(config.stream), f"seed-{config.seed}")
         return "_".join((*parts, run_key(config)[:6]))
 
+    @property
+    def params(self) -> dict[str, bool | int | float | str]:
+        """Its configuration, as trackers take it: what is set, lists as text."""
+        return {
+            name: value
+            if isinstance(value, bool | int | float | str)
+            else ",".join(map(str, value))
+            for name, value in self.config.values().items()
+        }
+
 
 class Tracker(ABC):
     """Shows one run. Made when the run's first events are there; may be slow, may raise."""

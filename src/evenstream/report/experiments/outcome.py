@@ -10,7 +10,7 @@ from statistics import fmean, mode
 from evenstream.measures import Metric, metric_of
 from evenstream.report.experiments.background import Background, Stated, distinct
 from evenstream.report.experiments.found import HOW, FoundRun
-from evenstream.report.experiments.numbers import names_of, numbers
+from evenstream.report.experiments.shown_numbers import names_of, numbers
 from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, compare, judge
 from evenstream.run.identity import run_key
 from evenstream.statistics import Interval, mean_interval, paired_difference
