@@ -5,6 +5,7 @@ import torch
 from hypothesis import settings
 
 from evenstream.core.heads import HEADS
+from evenstream.core.optimizers import OPTIMIZERS
 from evenstream.data import DATASETS
 from evenstream.live.sources import SOURCES
 from evenstream.measures import ENTRIES
@@ -13,7 +14,7 @@ from evenstream.networks import NETWORKS
 from evenstream.policies.rules import RULES
 from evenstream.streams import SCENARIOS
 
-REGISTRIES = (DATASETS, ENTRIES, HEADS, METHODS, NETWORKS, RULES, SCENARIOS, SOURCES)
+REGISTRIES = (DATASETS, ENTRIES, HEADS, METHODS, NETWORKS, OPTIMIZERS, RULES, SCENARIOS, SOURCES)
 
 # Examples are the same at every run, so that a failure on one machine fails on all of them.
 settings.register_profile("evenstream", deadline=None, derandomize=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evenstream import methods, networks, streams
     from evenstream.core import heads
     from evenstream.core.heads import register_head
+    from evenstream.core.optimizers import register_optimizer
     from evenstream.core.state import LearnerState
     from evenstream.core.step import Step, StepResult
     from evenstream.data import register_dataset
@@ -54,6 +55,7 @@ _HOME = {
     "register_head": "evenstream.core.heads",
     "register_metric": "evenstream.metrics",
     "register_network": "evenstream.networks",
+    "register_optimizer": "evenstream.core.optimizers",
     "register_rule": "evenstream.policies.rules",
     "register_scenario": "evenstream.streams",
     "register_source": "evenstream.live.sources",
@@ -78,6 +80,7 @@ __all__ = [
     "register_head",
     "register_metric",
     "register_network",
+    "register_optimizer",
     "register_rule",
     "register_scenario",
     "register_source",

@@ -37,9 +37,7 @@ class Classifier(nn.Module):
             torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32),
             single_row_statistics(self._norms, len(x)),
         ):
-            if x.ndim == 4:
-                x = x.contiguous(memory_format=self.layout)
-            features: Tensor = self.backbone(x)
+            features: Tensor = self.backbone(laid_out(x, self.layout))
             return features.float()
 
     def logits(self, features: Tensor) -> Tensor:
@@ -51,6 +49,18 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         return self.logits(self.features(x))
+
+
+def laid_out(x: Tensor, layout: torch.memory_format) -> Tensor:
+    """Images in the given layout, with one channel, too, where PyTorch takes one for the other.
+
+    A module that reshapes with `view` relies on the usual one.
+    """
+    if x.ndim != 4:
+        return x
+    if layout == torch.contiguous_format and x.stride(1) <= x.stride(3):
+        return x.clone(memory_format=layout)
+    return x.contiguous(memory_format=layout)
 
 
 def frozen_copy(network: Classifier) -> Classifier:

@@ -11,12 +11,13 @@ from torch.nn.parameter import is_lazy
 
 from evenstream import networks
 from evenstream.augment import Preprocess
-from evenstream.core.classifier import Classifier, evaluation_mode
+from evenstream.core.classifier import Classifier, evaluation_mode, laid_out
 from evenstream.core.heads import Head
 from evenstream.core.randomness import derive_seed
 from evenstream.core.room import check_room
 from evenstream.errors import InputError
 from evenstream.files import given_path
+from evenstream.networks.feature_extractor import FeatureExtractor
 from evenstream.networks.weights import load_weights
 from evenstream.options import Options
 
@@ -43,13 +44,11 @@ def build_classifier(
         if weights is not None:
             load_weights(backbone, weights)
     backbone.to(raw.device)
-    if sample.ndim == 4 and isinstance(model, str):
+    if sample.ndim == 4 and isinstance(model, str) and isinstance(backbone, FeatureExtractor):
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     layout = torch.channels_last if _is_channels_last(backbone) else torch.contiguous_format
     preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
-    if sample.ndim == 4:
-        sample = sample.contiguous(memory_format=layout)
-    features = _feature_size(backbone, sample)
+    features = _feature_size(backbone, laid_out(sample, layout))
     needed = options.head_size * (features + 1) * torch.float32.itemsize
     check_room(f"head_size={options.head_size:,}", needed, raw.device)
     rows = head.build(features, options.seed, options.head_size)
