@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from campaign import kinds
+from campaign import kinds, processes
 
 
 def main() -> int:
@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--size", type=float, default=1, help="1: all that must hold; 0.1: a tenth")
     parser.add_argument("--seed", type=int, default=0, help="another campaign")
     parser.add_argument("--jobs", type=int, default=2, help="attempts at the same time")
+    parser.add_argument("--slowness", type=float, default=1, help="3: a busy machine, wait longer")
     parser.add_argument("--repeat", metavar="KIND:SEED", help="one attempt; its folder is kept")
     parser.add_argument("--out", type=Path, default=Path("campaign-out"), help="folder to work in")
     asked = parser.parse_args()
@@ -29,6 +30,7 @@ def main() -> int:
     if unknown := set(names) - set(known):
         parser.error(f"unknown kind {', '.join(unknown)}; known: {', '.join(known)}")
     home = asked.out.absolute()
+    processes.slowness = asked.slowness
     _set_environment(home)
     for name in ("first", "samples", "references", "half-done", *([] if repeated else ["work"])):
         shutil.rmtree(home / name, ignore_errors=True)

@@ -17,6 +17,8 @@ from typing import Any
 
 LONGEST = 120.0
 """Seconds after which a command hangs."""
+slowness = 1.0
+"""How many times as long as that, and as all other limits, things may take on this machine."""
 LOG = "log-"
 """How the names of logs begin."""
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"}
@@ -126,7 +128,7 @@ class Life:
 
     def end(self, seconds: float = LONGEST) -> Ended:
         """Wait for the end; one that does not come is a failure."""
-        hangs = not self.ends(seconds)
+        hangs = not self.ends(seconds * slowness)
         if hangs:
             self.hit(signal.SIGKILL)
         status = status_of(self.process)
@@ -174,7 +176,7 @@ def members(session: int) -> Iterator[int]:
 
 def check_nothing_is_left(patience: float = 90.0) -> None:
     """See to it that all processes that this one has brought about end by themselves."""
-    give_up = time.monotonic() + patience
+    give_up = time.monotonic() + patience * slowness
     while left := set(members(os.getsid(0))) - {os.getpid()}:
         if time.monotonic() > give_up:
             raise Failure(f"{len(left)} processes were left behind")

@@ -21,6 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from campaign import processes
 from campaign.processes import Failure, check_nothing_is_left, end_session, ends, fork, status_of
 
 LONGEST = 900.0
@@ -123,7 +124,7 @@ class Campaign:
         """See who has ended; success leaves no trace unless it is to be kept."""
         for attempt in list(attempts):
             seconds = time.monotonic() - attempt.began
-            if not ends(attempt.process, 0.02) and seconds < LONGEST:
+            if not ends(attempt.process, 0.02) and seconds < LONGEST * processes.slowness:
                 continue
             attempts.remove(attempt)
             kind, text = attempt.kind, self._failure(attempt)
@@ -148,7 +149,7 @@ class Campaign:
         status = status_of(attempt.process)
         end_session(attempt.process)
         if hangs:
-            return f"it hangs: no end after {LONGEST:.0f} seconds"
+            return f"it hangs: no end after {LONGEST * processes.slowness:.0f} seconds"
         if status != 0:
             log = (attempt.folder / "attempt.txt").read_text(errors="replace")
             return f"the attempt's process died with {status}\n{log[-2000:]}"

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 KINDS = """
 import os, signal, sys, time
 from pathlib import Path
-from campaign import runner
+from campaign import processes, runner
 from campaign.processes import Failure, Life
 
 def fails(seed, folder):
@@ -27,11 +27,14 @@ def dies(seed, folder):
 def hangs(seed, folder):
     time.sleep(100)
 
+def takes_long(seed, folder):
+    time.sleep(1)
+
 def holds(seed, folder):
     assert folder.is_dir()
 
-runner.LONGEST = 2.0
-attacks = (fails, crashes, dies, hangs, holds)
+runner.LONGEST, processes.slowness = 0.5, 6.0
+attacks = (fails, crashes, dies, hangs, takes_long, holds)
 kinds = [runner.Kind(one.__name__, one, each=10, goal=2) for one in attacks]
 campaign = runner.Campaign(kinds, Path(sys.argv[1]))
 campaign.run(seed=3, minutes=float(sys.argv[2]), jobs=4)
@@ -50,7 +53,7 @@ def test_it_counts_what_fails_dies_and_hangs_and_runs_to_its_end(tmp_path):
     assert ended.returncode == 1, ended.stderr
     assert results["fails"]["failures"] == {"3000001": "seed 3000001"}
     assert {name: len(found["failures"]) for name, found in results.items()} == {
-        "fails": 1, "crashes": 2, "dies": 2, "hangs": 2, "holds": 0,
+        "fails": 1, "crashes": 2, "dies": 2, "hangs": 2, "takes_long": 0, "holds": 0,
     }  # fmt: skip
     assert all((found["seeds"], found["attempts"]) == (2, 20) for found in results.values())
     assert "--repeat fails:3000001" in ended.stdout

@@ -332,7 +332,11 @@ def test_a_published_checksum_is_checked_on_import(inaturalist_archives, data_fo
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "[" * 100_000, '{"imagenet": {"pins": {"x": {"sha": 1}}}}']
+    "text",
+    [
+        *("{", "[]", "[" * 100_000, '{"imagenet": {"pins": {"x": {"sha": 1}}}}'),
+        '{"imagenet": {"pins": {}, "folder": 3}}',
+    ],
 )
 def test_a_damaged_list_of_imports_is_explained(data_folder, text):
     data_folder.mkdir()

@@ -92,6 +92,8 @@ def _read_all(root: Path) -> dict[str, Any]:
     try:
         records: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for entry in records.values():
+            if not isinstance(entry.get("folder"), str | None):
+                raise TypeError("a folder is no text")
             for pin in entry["pins"].values():
                 Pin(**pin)
     except FileNotFoundError:
