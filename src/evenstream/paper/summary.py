@@ -10,8 +10,8 @@ from functools import cached_property
 from evenstream.paper.catalogue import Description
 from evenstream.paper.choice import in_order
 from evenstream.report.experiments import Outcome, Table
-from evenstream.report.experiments.metrics import names_of
 from evenstream.report.experiments.outcome import Measured
+from evenstream.report.experiments.shown_numbers import names_of
 from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, Verdict
 from evenstream.report.formats import signed
 
