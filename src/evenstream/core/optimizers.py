@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -31,8 +31,13 @@ class NamedOptimizer(Protocol):
         ...
 
 
+N = TypeVar("N", bound=NamedOptimizer)
 OPTIMIZERS: Registry[NamedOptimizer] = Registry("optimizer")
-register_optimizer = OPTIMIZERS.register
+
+
+def register_optimizer(name: str) -> Callable[[N], N]:
+    """Give a function that makes optimisers a name, for `Learner(optimizer=...)` and runs."""
+    return OPTIMIZERS.register(name)
 
 
 @register_optimizer("sgd")
