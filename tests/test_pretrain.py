@@ -23,6 +23,7 @@ from evenstream.networks.weights import file_digest
 from evenstream.pretrain import PretrainConfig, pretrain, resume_pretraining
 from evenstream.run.config import RunConfig
 from evenstream.run.initial_weights import reserved_classes
+from evenstream.run.preparation import make_learner, prepare
 from evenstream.run.progress import Silent
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams import open_stream
@@ -318,6 +319,15 @@ def test_from_the_shell(tmp_path, capsys, monkeypatch):
 def test_weights_of_another_data_set_or_unknown_origin_are_taken(table, tmp_path):
     _, weights = table
     other = save_table(tmp_path / "other.npz", classes=6)
-    start_run(starting_from(weights, other), tmp_path / "other")
     torch.save(load_file(weights), tmp_path / "unknown.pth")
-    start_run(starting_from(tmp_path / "unknown.pth", tmp_path / "table.npz"), tmp_path / "unknown")
+    for file, data in ((weights, other), (tmp_path / "unknown.pth", tmp_path / "table.npz")):
+        config = starting_from(file, data)
+        stream = prepare(config)
+        learner = make_learner(config, stream)
+        learner.learn(stream.dataset.x_train[:1] * 0, [stream.dataset.classes[0]])
+        name, value = next((n, v) for n, v in load_file(weights).items() if "fc." not in n)
+        given = learner.network.backbone.state_dict()[name]
+        torch.testing.assert_close(given, value, atol=0.1, rtol=0)  # but for one step
+        scratch = make_learner(replace(config, weights=None, weights_sha256=None), stream)
+        scratch.learn(stream.dataset.x_train[:1] * 0, [stream.dataset.classes[0]])
+        assert not torch.allclose(scratch.network.backbone.state_dict()[name], value, atol=0.1)

@@ -178,7 +178,8 @@ SOME = ["blurry", "contrastive", "domain-incremental"]
 )
 def test_the_smallest_scale_can_run(name):
     for _, run in runs(name, "smoke"):
-        prepare(run)
+        stream = prepare(run)
+        assert len(stream) and all(len(task.test) for task in stream.tasks)
 
 
 def test_data_sets_are_those_of_the_registry():

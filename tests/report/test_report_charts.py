@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 from report_samples import make_metrics, write_comparison, write_run
 
 from evenstream.errors import DataError
@@ -72,8 +73,14 @@ def test_overview_without_shares(tmp_path):
 
 @pytest.mark.parametrize("name", ["$x_{$", "名前", "x" * 200, "a\nb"])
 def test_odd_names_do_not_break_pictures(tmp_path, name):
-    directory = write_comparison(tmp_path / "c", {name: 0.3, "er": 0.6}, seeds=(0,))
-    save_overview_png(directory, tmp_path / "o.png")
+    sizes = []
+    for method in (name, "plain"):
+        directory = write_comparison(tmp_path / method[:1], {method: 0.3, "er": 0.6}, seeds=(0,))
+        save_overview_png(directory, tmp_path / "o.png")
+        with Image.open(tmp_path / "o.png") as picture:
+            sizes.append(picture.size)
+            assert len(picture.convert("RGB").getcolors(1 << 24)) > 10  # something is drawn
+    assert sizes[0][0] == sizes[1][0]  # a long name does not widen it
 
 
 def test_nothing_to_draw(tmp_path):

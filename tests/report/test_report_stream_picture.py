@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from evenstream.data import from_arrays
 from evenstream.report.charts.canvas import settings
@@ -62,5 +63,8 @@ def test_more_classes_than_rows_lose_nothing():
 def test_an_empty_task_draws(tmp_path):
     stream = open_stream("c-digits")
     first = stream.tasks[0]
+    save_stream_png(stream, tmp_path / "whole.png")
     stream.tasks[0] = type(first)(first.classes, first.train[:0], first.test)
     save_stream_png(stream, tmp_path / "s.png")
+    with Image.open(tmp_path / "s.png") as empty, Image.open(tmp_path / "whole.png") as whole:
+        assert empty.size == whole.size and empty.tobytes() != whole.tobytes()
