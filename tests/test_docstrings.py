@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import pkgutil
 import re
 from pathlib import Path
 
@@ -12,13 +11,11 @@ import torch
 
 import evenstream
 
+HOME = Path(evenstream.__path__[0])
 WITH_EXAMPLES = [
-    found.name
-    for found in pkgutil.walk_packages(evenstream.__path__, "evenstream.")
-    if (path := Path(evenstream.__path__[0], *found.name.split(".")[1:]))
-    .with_suffix(".py")
-    .exists()
-    and re.search(r"^\s*>>> ", path.with_suffix(".py").read_text(), re.MULTILINE)
+    ".".join(["evenstream", *file.relative_to(HOME).with_suffix("").parts])
+    for file in sorted(HOME.rglob("*.py"))
+    if re.search(r"^\s*>>> ", file.read_text(encoding="utf-8"), re.MULTILINE)
 ]
 
 
