@@ -1,4 +1,4 @@
-"""The code in README.md, CONTRIBUTING.md and docs/extending.md runs as it stands."""
+"""The code in README.md, CONTRIBUTING.md and docs (composing, extending) runs as it stands."""
 
 import importlib.util
 import re
@@ -52,6 +52,17 @@ def test_readme_loop_example_counts_labels(tmp_path):
     module = run_as_module(blocks("README.md")[1], tmp_path, "readme_loop")
     counts = module.criterion.prior.weights()
     assert counts.tolist() == np.bincount(module.stream[-1][1], minlength=3).tolist()
+
+
+def test_the_composed_learner_is_the_one_of_the_text(tmp_path, capsys):
+    module = run_as_module(blocks("docs/composing.md")[0], tmp_path, "composing")
+    learner = module.learner
+    assert learner.text == "mir-las:subsample=64,tau=2.0,window=5,head=cosine@ema"
+    assert [group["lr"] for group in learner.optimizer.param_groups] < [1e-3, 1e-2]
+    assert "MIR" in capsys.readouterr().out or "mir" in repr(learner)
+    learner.save(tmp_path / "saved")
+    given = {"model": type(module.net)(*module.net), "optimizer": module.optimizer}
+    assert Learner.load(tmp_path / "saved", **given).fingerprint() == learner.fingerprint()
 
 
 def test_what_the_page_on_plugins_registers_works(tmp_path):
