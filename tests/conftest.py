@@ -1,3 +1,4 @@
+import signal
 from contextlib import ExitStack
 
 import pytest
@@ -19,6 +20,13 @@ REGISTRIES = (DATASETS, ENTRIES, HEADS, METHODS, NETWORKS, OPTIMIZERS, RULES, SC
 # Examples are the same at every run, so that a failure on one machine fails on all of them.
 settings.register_profile("evenstream", deadline=None, derandomize=True)
 settings.load_profile("evenstream")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c():
+    """A shell's `&` and some CI systems ignore Ctrl-C, which tests and their processes send."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
