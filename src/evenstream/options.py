@@ -6,7 +6,7 @@ A new option is a field of `TrainingOptions`, an argument of `Learner`, and the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -18,6 +18,8 @@ MOST = 2**40
 DTYPES = ("float32", "bfloat16")
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
 DType = Literal["auto", "float32", "bfloat16"]
+Schedule = Literal["constant", "increase", "decrease", "random"]
+"""How the batch size of a run changes from task to task."""
 LONGEST_SEED = 10_000
 """Bits of a seed that checkpoints can still write and read."""
 _TOO_LARGE = 2**63
@@ -111,6 +113,26 @@ class Options(TrainingOptions):
         self._count("head_size", 0)
         if self.scope == "all" and not self.head_size:
             raise InputError("scope='all' needs head_size, the total number of classes")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The defaults that belong to a stream; the command line's flags override them."""
+
+    network: str = "mlp"
+    batch: int = 32
+    replay_batch: int = 32
+    memory: int = 1000
+    lr: float = 0.03
+    augment: str = "none"
+    eval_every: int = 0
+    """Steps between online evaluations (A_AUC); 0 for none."""
+    epochs: int = 1
+    """Passes over each task's data: 1 is online."""
+
+    def offline(self) -> Protocol:
+        """The paper's offline task-incremental protocol on the same stream."""
+        return replace(self, epochs=50, memory=100)
 
 
 def plain_number(value: Any) -> int | float | None:

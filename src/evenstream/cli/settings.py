@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from evenstream.options import Protocol
 from evenstream.run.config import RunConfig, read_milestones
-from evenstream.streams.stream import Protocol
 from evenstream.text import METAVARS, field_docs, option_types
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, write_atomically
-from evenstream.options import TrainingOptions
-from evenstream.streams.schedules import Schedule
+from evenstream.options import Schedule, TrainingOptions
 from evenstream.text import option_types
 
 CONFIG = "config.toml"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from evenstream.errors import InputError
+from evenstream.options import Schedule as Schedule
 from evenstream.streams.stream import stream_generator
 
-Schedule = Literal["constant", "increase", "decrease", "random"]
 _SMALLEST = 2
 
 

@@ -14,29 +14,10 @@ from evenstream.data import Dataset
 from evenstream.data.reading import read_in_order
 from evenstream.data.samples import Indices, Read
 from evenstream.errors import DataError
+from evenstream.options import Protocol as Protocol
 
 if TYPE_CHECKING:
     from evenstream.core.labels import Label
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """The defaults that belong to a stream; the command line's flags override them."""
-
-    network: str = "mlp"
-    batch: int = 32
-    replay_batch: int = 32
-    memory: int = 1000
-    lr: float = 0.03
-    augment: str = "none"
-    eval_every: int = 0
-    """Steps between online evaluations (A_AUC); 0 for none."""
-    epochs: int = 1
-    """Passes over each task's data: 1 is online."""
-
-    def offline(self) -> Protocol:
-        """The paper's offline task-incremental protocol on the same stream."""
-        return replace(self, epochs=50, memory=100)
 
 
 @dataclass(frozen=True, eq=False)
