@@ -72,6 +72,13 @@ class MethodText:
         return dataclasses.replace(self, options=every)
 
 
+def check_defaults(kind: str, name: str, cls: type) -> None:
+    """Refuse a class to register of which an option would have to be written every time."""
+    for field in dataclasses.fields(cls):
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise InputError(f"option {field.name!r} of {kind} {name} needs a default")
+
+
 def option_types(cls: type) -> dict[str, Any]:
     """Names and types of a dataclass's fields."""
     return dict(_option_types(cls))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
 from torch import Tensor
@@ -26,6 +26,7 @@ from evenstream.policies.rules import ArgMax, InferenceRule
 from evenstream.policies.storing import Reservoir, Storing
 from evenstream.policies.teachers import Teacher
 from evenstream.registry import Registry
+from evenstream.text import check_defaults
 
 M = TypeVar("M", bound="type[Method]")
 
@@ -145,9 +146,8 @@ def register(name: str) -> Callable[[M], M]:
     def add(cls: M) -> M:
         if not (isinstance(cls, type) and issubclass(cls, Method)):
             raise InputError(f"a method must be a class made from Method, got {shown(cls)}")
+        check_defaults("method", name, cls)
         for field in fields(cls):
-            if field.default is MISSING and field.default_factory is MISSING:
-                raise InputError(f"option {field.name!r} of method {name} needs a default")
             if field.name == "head" or field.name.startswith("head_"):
                 raise InputError(
                     f"option {field.name!r} of method {name} is one of its head; give it another "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
 from evenstream.errors import InputError, shown
@@ -19,6 +19,7 @@ from evenstream.streams.recurring import Recurring
 from evenstream.streams.scenario import Scenario
 from evenstream.streams.stream import Protocol
 from evenstream.streams.sum_class_domain import SumClassDomain
+from evenstream.text import check_defaults
 
 S = TypeVar("S", bound=type[Scenario])
 
@@ -45,9 +46,7 @@ def register_scenario(prefix: str) -> Callable[[S], S]:
     def add(cls: S) -> S:
         if not (isinstance(cls, type) and issubclass(cls, Scenario)):
             raise InputError(f"a scenario must be a class made from Scenario, got {shown(cls)}")
-        for field in fields(cls):
-            if field.default is MISSING and field.default_factory is MISSING:
-                raise InputError(f"option {field.name!r} of scenario {prefix} needs a default")
+        check_defaults("scenario", prefix, cls)
         SCENARIOS.add(prefix, cls)
         return cls
 
