@@ -7,7 +7,10 @@ SIZE ?= 1
 SEED ?= 0
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: demo test test-slow campaign lint bench bench-full clean
+.PHONY: help demo test test-slow campaign lint docs bench bench-full clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## compare fine-tuning, replay and LAS on real digits (under two minutes)
 	rm -rf demo-out
@@ -20,7 +23,7 @@ test-slow: $(READY)  ## the longer, randomised versions, and those against a rea
 	$(PIP) '.[ray]'
 	$(BIN)/python -m pytest -n 2 -m slow --timeout 3600
 
-campaign: $(READY)  ## attack every promise of docs/reliability.md (an hour; less: MINUTES=5, SIZE=0.1)
+campaign: $(READY)  ## attack every promise of docs/concepts/reliability.md (an hour; less: MINUTES=5, SIZE=0.1)
 	$(BIN)/python -m campaign --minutes $(MINUTES) --size $(SIZE) --seed $(SEED)
 
 lint: $(READY)  ## ruff, mypy, and the layers of pyproject.toml
@@ -28,6 +31,9 @@ lint: $(READY)  ## ruff, mypy, and the layers of pyproject.toml
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY)  ## the documentation site, into site/; fails on a broken link
+	$(BIN)/python -m tools.website
 
 bench: $(READY)  ## speed as ratios measured side by side, beside the targets
 	$(BIN)/python -m benchmarks
@@ -41,5 +47,5 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) '.[dev]'
 	touch $@
 
-clean:
-	rm -rf .venv demo-out campaign-out
+clean:  ## remove .venv and everything that was built
+	rm -rf .venv demo-out campaign-out build site

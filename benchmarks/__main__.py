@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.goals import criterion, evaluation, flat, layers, methods, runs, step
+from benchmarks.goals import criterion, evaluation, flat, frozen, layers, methods, runs, step
 from benchmarks.timing import Patience
 from evenstream.run.environment import describe_environment
 from evenstream.run.machine import use_machine
@@ -22,6 +22,7 @@ GROUPS = {
     "step": step.lines,
     "criterion": criterion.lines,
     "flat": flat.lines,
+    "frozen": frozen.lines,
     "methods": methods.lines,
     "runs": runs.lines,
     "evaluation": evaluation.lines,

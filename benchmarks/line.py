@@ -13,7 +13,7 @@ class Line:
     """A ratio beside the target set for it.
 
     Attributes:
-        goal: Number of the target in docs/performance.md.
+        goal: Number of the target in docs/appendix/performance.md.
         what: A over B, in words.
         ratio: The measurement.
         at_most, at_least: The target; neither for lines that are only stated.

@@ -58,8 +58,19 @@ def batches(
     different: int = 8,
 ) -> Iterator[tuple[Tensor, list[int]]]:
     """Random batches without end: some different ones in turn."""
+    return batches_of(SHAPES[network], n_classes, batch, first, different)
+
+
+def batches_of(
+    shape: tuple[int, ...],
+    n_classes: int = CLASSES,
+    batch: int = BATCH,
+    first: int = 0,
+    different: int = 8,
+) -> Iterator[tuple[Tensor, list[int]]]:
+    """The same for images of a shape."""
     generator = torch.Generator().manual_seed(0)
-    shape = (different, batch, *SHAPES[network])
+    shape = (different, batch, *shape)
     images = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
     labels = torch.randint(first, n_classes, (different, batch), generator=generator)
     return cycle(zip(images, labels.tolist(), strict=True))
@@ -67,7 +78,7 @@ def batches(
 
 def bare_step(network: nn.Module, rows: int, shape: tuple[int, ...], lr: float = 0.01) -> Call:
     """Forward, backward and SGD on one ready batch: what no learner can do without."""
-    x, y = _ready(network, rows, shape), torch.randint(0, CLASSES, (rows,))
+    x, y = ready(network, rows, shape), torch.randint(0, CLASSES, (rows,))
     optimizer = torch.optim.SGD(network.parameters(), lr=lr)
     network.train()
 
@@ -81,7 +92,7 @@ def bare_step(network: nn.Module, rows: int, shape: tuple[int, ...], lr: float =
 
 def bare_forward(network: nn.Module, rows: int, shape: tuple[int, ...]) -> Call:
     """A forward without gradients on one ready batch, in eval mode."""
-    x = _ready(network, rows, shape)
+    x = ready(network, rows, shape)
 
     def forward() -> Tensor:
         network.eval()
@@ -109,7 +120,8 @@ def plain_baseline(network: str) -> nn.Module:
     return nn.Sequential(backbone, nn.Linear(backbone.num_features, CLASSES))
 
 
-def _ready(network: nn.Module, rows: int, shape: tuple[int, ...]) -> Tensor:
+def ready(network: nn.Module, rows: int, shape: tuple[int, ...]) -> Tensor:
+    """A random batch in the layout of a network's weights."""
     x = torch.rand(rows, *shape)
     last = any(
         parameter.ndim == 4 and parameter.is_contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""Attack the promises of docs/reliability.md; ends with 1 if one is broken."""
+"""Attack the promises of docs/concepts/reliability.md; ends with 1 if one is broken."""
 
 from __future__ import annotations
 

@@ -17,10 +17,9 @@ import numpy as np
 
 from campaign.outcomes import difference, outcome
 from campaign.processes import Ended, Failure, Life, Operations
-from evenstream.checkpoint import has_checkpoint, read_checkpoint
+from evenstream.checkpoint import fingerprint, has_checkpoint, read_checkpoint
 from evenstream.composition import compose, method_names
 from evenstream.errors import EvenstreamError
-from evenstream.learner.persistence import fingerprint
 from evenstream.policies.rules import RULES
 from evenstream.testing import NEEDS_TASKS
 
@@ -29,10 +28,13 @@ _BEGUN = ("config.toml", "comparison.toml", "pretraining.toml")
 """Files that say that `resume` is the way to go on."""
 _BATCH = 4
 _RUN = (
-    f"--out {OUT} --network mlp --memory 12 --batch 4 --replay-batch 4 --lr 0.05 --dtype float32 "
+    f"--out {OUT} --network mlp --memory 12 --batch 4 --replay-batch 4 --dtype float32 "
     "--tasks 2 --checkpoint-every 3 --eval-every 2"
 )
-_MORE = ["--momentum 0.9", "--epochs 3 --milestones 2", "--optimizer adam", "--class-order seed"]
+_MORE = [
+    "--lr 0.01 --momentum 0.9", "--lr 0.05 --epochs 3 --milestones 2", "--lr 0.01 --optimizer adam",
+    "--lr 0.05 --class-order seed",
+]  # fmt: skip
 _LEARN = f"learn {OUT} --memory 12 --batch {_BATCH} --checkpoint-every 3 --patience 100 --from "
 _PRETRAIN = "pretrain --stream c-digits:reserve=4 --epochs 2 --batch 64 --checkpoint-every 3 --out "
 _VARIANTS = [
@@ -82,9 +84,8 @@ class Case:
         if self.words[0] == "predict":
             (folder / OUT).mkdir(parents=True, exist_ok=True)
         if self.rows:
-            done = has_checkpoint(folder / OUT) and read_checkpoint(folder / OUT)["step"] * _BATCH
             header, *rows = self.rows.encode().splitlines(keepends=True)
-            feed = b"".join([header, *rows[int(done) :]])
+            feed = b"".join([header, *rows[_BATCH * steps_made(folder / OUT) :]])
         return Life(self.next_words(folder), folder, prepare, real=real, feed=feed)
 
     def outcome(self, folder: Path) -> dict[str, Any]:
@@ -94,6 +95,13 @@ class Case:
             return {"learner": fingerprint({k: v for k, v in saved.items() if k != "live"})}
         found: dict[str, Any] = json.loads(json.dumps(outcome(folder / OUT)))
         return found
+
+
+def steps_made(folder: Path) -> int:
+    """How many steps a learner that may be saved there has made."""
+    if not has_checkpoint(folder):
+        return 0
+    return int(read_checkpoint(folder)["progress"]["step"])
 
 
 @dataclass(frozen=True)

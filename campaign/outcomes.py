@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evenstream.checkpoint import has_checkpoint, read_checkpoint
+from evenstream.checkpoint import fingerprint, has_checkpoint, read_checkpoint
 from evenstream.errors import EvenstreamError
-from evenstream.learner.persistence import fingerprint
 
-OF_THE_MOMENT = ("env.json", ".html", ".md", ".png", "lock")
+OF_THE_MOMENT = ("env.json", ".html", ".md", ".tex", ".png", "lock")
 """Ends of the names of files of which only the presence counts: they tell the time, or nothing."""
 
 

@@ -1,6 +1,7 @@
 """What the benchmarks compute from times; the times themselves are nobody's test."""
 
 import pytest
+
 from benchmarks import timing
 from benchmarks.line import Line
 from benchmarks.timing import FEWEST_PAIRS, Patience, Ratio, take_turns

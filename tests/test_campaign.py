@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from campaign.cases import steps_made
+from tests.helpers.small_streams import class_stream, feed, small
+
 ROOT = Path(__file__).parent.parent
 KINDS = """
 import os, signal, sys, time
@@ -65,6 +68,12 @@ def test_every_kind_gets_a_seed_whatever_the_time(tmp_path):
     campaign(tmp_path, minutes=0)
     results = json.loads((tmp_path / "results.json").read_text())
     assert {found["seeds"] for found in results.values()} == {1}
+
+
+def test_a_pipe_goes_on_after_the_steps_that_were_saved(tmp_path):
+    assert steps_made(tmp_path) == 0
+    feed(small("er"), class_stream(3)).save(tmp_path)
+    assert steps_made(tmp_path) == 3
 
 
 @pytest.mark.slow

@@ -34,13 +34,13 @@ def outputs_and_gradients(layer, x, weigh):
 def matrix_calls(monkeypatch):
     """Counts the weight gradients that were made as a matrix product."""
     calls = []
-    made = convolution._weight_gradient
+    made = convolution.gradient_by_matrix
 
     def counted(*args):
         calls.append(args[2])
         return made(*args)
 
-    monkeypatch.setattr(convolution, "_weight_gradient", counted)
+    monkeypatch.setattr(convolution, "gradient_by_matrix", counted)
     return calls
 
 
@@ -77,7 +77,7 @@ def test_every_gradient_is_pytorchs(rows, outputs, size, stride, height, width, 
     if last:
         layer, x = (thing.to(memory_format=torch.channels_last) for thing in (layer, x))
     twin = plain_twin(layer)
-    assert layer._few_positions(x)
+    assert layer.few_positions(x)
     weigh = torch.randn_like(twin(x))
     mine, theirs = (outputs_and_gradients(one, x, weigh) for one in (layer, twin))
     for a, b in zip(mine, theirs, strict=True):
@@ -258,3 +258,15 @@ def test_a_whole_network_has_pytorchs_gradients(monkeypatch, matrix_calls, winog
     monkeypatch.setattr(Convolution, "forward", nn.Conv2d.forward)
     for a, b in zip(mine, gradients(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_its_own_kernels_can_be_switched_off(matrix_calls):
+    layer = Convolution(64, 8, 3)
+    layer.own_kernels = False
+    x = torch.randn(4, 64, 3, 3)
+    weigh = torch.randn(4, 8, 3, 3)
+    mine, theirs = (outputs_and_gradients(one, x, weigh) for one in (layer, plain_twin(layer)))
+    assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True)) and not matrix_calls
+    layer.own_kernels = True
+    outputs_and_gradients(layer, x, weigh)
+    assert matrix_calls

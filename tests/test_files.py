@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from evenstream.files import replacing, write_atomically
-from small_runs import names
+from tests.helpers.small_runs import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and devices")
 

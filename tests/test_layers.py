@@ -22,7 +22,7 @@ def test_the_documented_layers_are_those_that_are_held():
     root = Path(__file__).parent.parent
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = [line.replace(" | ", "   ") for line in contracts["contracts"][0]["layers"]]
-    assert "\n".join(layers[1:]) in (root / "docs/architecture.md").read_text()
+    assert "\n".join(layers[1:]) in (root / "docs/concepts/architecture.md").read_text()
 
 
 NOT_BROUGHT = {

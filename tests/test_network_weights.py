@@ -12,7 +12,7 @@ from evenstream import Learner
 from evenstream.errors import InputError
 from evenstream.networks import build
 from evenstream.networks.weights import load_weights, pack_weights, read_metadata, read_weights
-from small_streams import class_stream, feed, images, parameters, same, small
+from tests.helpers.small_streams import class_stream, feed, images, parameters, same, small
 
 SHAPE = (3, 32, 32)
 BLOCKS = {"resnet18-imagenet": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}

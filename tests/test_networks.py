@@ -35,7 +35,7 @@ def weights(module: nn.Module) -> int:
 
 
 def test_registry_names_and_descriptions():
-    assert set(NETWORKS) == set(FEATURES)
+    assert set(NETWORKS) == {*FEATURES, "identity", "normalised", "normalised-mlp"}
     for info in NETWORKS.values():
         assert info.description and "\n" not in info.description
 
@@ -61,6 +61,13 @@ def test_features(name, shape):
     assert features.isfinite().all()
     features.sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+def test_identity_gives_the_inputs_as_vectors():
+    x = torch.randn(2, 3, 4)
+    network = build("identity", (3, 4))
+    assert network.num_features == 12 and not list(network.parameters())
+    assert torch.equal(network(x), x.flatten(1))
 
 
 @pytest.mark.parametrize(
@@ -213,5 +220,5 @@ def test_empty_shapes_do_not_fit_anything(shape):
 def test_unknown_network():
     with pytest.raises(UnknownName, match="did you mean resnet18"):
         build("resnet-18", (3, 32, 32))
-    with pytest.raises(UnknownName, match=r"known: convnet, mlp, mlp-norm, resnet18, "):
+    with pytest.raises(UnknownName, match=r"known: convnet, identity, mlp, mlp-norm, normalised, "):
         build("???", (3, 32, 32))

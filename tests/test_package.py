@@ -1,6 +1,8 @@
 """The package as it is installed."""
 
+import ast
 import importlib.metadata
+import logging
 import subprocess
 import sys
 import tarfile
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import evenstream
+from evenstream import errors, networks
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,8 +25,30 @@ def test_version_is_stated_in_one_place():
 def test_public_names_resolve():
     for name in evenstream.__all__:
         assert getattr(evenstream, name).__name__.split(".")[-1] == name
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = evenstream.Nothing
+    for module in (evenstream, networks):
+        assert set(dir(module)) >= set(module.__all__)
+        with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+            _ = module.Nothing
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("methods", "rules", "heads", "priors", "retrieval", "storing", "streams", "networks"),
+        "encoders",
+    ],
+)
+def test_an_editor_completes_what_a_learner_is_composed_of(name):
+    module = getattr(evenstream, name)
+    assert dir(module) == sorted(module.__all__)
+    assert all(hasattr(module, each) for each in module.__all__)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in networks.__all__ if n[0].isupper() and n != "NETWORKS"]
+)
+def test_networks_are_exported(name):
+    assert getattr(networks, name).__name__ == name
 
 
 def test_listing_and_help_do_not_import_torch():
@@ -32,6 +57,32 @@ def test_listing_and_help_do_not_import_torch():
         "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_every_warning_has_a_category_of_the_family():
+    calls = [
+        (file.name, node)
+        for file in Path(evenstream.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+    ]
+    assert len(calls) > 5
+    for name, call in calls:
+        category = getattr(errors, ast.unparse(call.args[1])) if len(call.args) > 1 else None
+        assert category and issubclass(category, evenstream.EvenstreamWarning), name
+        assert category is not evenstream.EvenstreamWarning, name
+
+
+def test_the_log_is_quiet_unless_asked(caplog, capfd):
+    learner = evenstream.Learner(memory=10)
+    learner.learn([[0.0, 1.0]] * 4, ["a", "b"] * 2)
+    assert capfd.readouterr() == ("", "")
+    handlers = logging.getLogger("evenstream").handlers
+    assert any(isinstance(handler, logging.NullHandler) for handler in handlers)
+    with caplog.at_level("INFO", "evenstream"):
+        learner.learn([[0.0, 1.0]] * 4, ["a", "c"] * 2)
+    (record,) = caplog.records
+    assert record.name.startswith("evenstream.") and "1 new classes, 3 in all" in record.message
 
 
 @pytest.mark.slow
@@ -60,5 +111,5 @@ def test_source_distribution_has_no_results(tmp_path):
     subprocess.run(command, check=True, cwd=ROOT, env={"PYTHONPATH": str(tools)})
     with tarfile.open(next(tmp_path.glob("evenstream-*.tar.gz"))) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-    assert {"src/evenstream/__init__.py", "docs/results.md"} <= set(names)
+    assert {"src/evenstream/__init__.py", "docs/appendix/results.md"} <= set(names)
     assert not [name for name in names if name.startswith("docs/results/")]

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +14,25 @@ import pytest
 import evenstream
 from evenstream import Learner, networks
 from evenstream.composition import compose
+from evenstream.core.heads import Head
 from evenstream.data import from_arrays, list_datasets, load_dataset
 from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.live import follow, register_source
 from evenstream.live.opening import Known, Reading, open_source
 from evenstream.live.tally import Place
 from evenstream.measures import metric_of
+from evenstream.methods import Method
 from evenstream.metrics import own_metrics, register_metric
 from evenstream.plugins import import_plugins
+from evenstream.policies.rules import InferenceRule
 from evenstream.report.comparison.summary import summarise
 from evenstream.report.runs import load_run
 from evenstream.streams import open_stream
 from evenstream.streams.scenario import Scenario
-from small_streams import blobs
+from tests.helpers.odd_values import ODD, refused_or_taken
+from tests.helpers.small_streams import blobs
 
-PLUGIN = Path(__file__).parent / "own_plugin.py"
+PLUGIN = Path(__file__).parent / "helpers" / "own_plugin.py"
 NAMES = {
     "register": "own-er",
     "register_dataset": "blobs",
@@ -49,7 +54,7 @@ def plugin(monkeypatch):
 
 def test_each_decorator_is_in_the_package():
     decorators = {name for name in evenstream.__all__ if name.startswith("register")}
-    assert decorators == NAMES.keys() | {"register_optimizer"} & decorators
+    assert decorators == NAMES.keys() | {"register_encoder", "register_optimizer"}
     text = PLUGIN.read_text()
     for decorator, name in NAMES.items():
         assert f'@{decorator}("{name}"' in text
@@ -171,6 +176,83 @@ def test_a_metric_that_fails_loses_no_run():
 def test_what_cannot_be_registered(decorator, name, thing, message):
     with pytest.raises(InputError, match=message):
         getattr(evenstream, decorator)(name)(thing)
+
+
+THINGS = {
+    "register": lambda: dataclass(type("Own", (Method,), {})),
+    "register_dataset": lambda: lambda: None,
+    "register_encoder": lambda: lambda: None,
+    "register_head": lambda: dataclass(frozen=True)(type("Own", (Head,), {})),
+    "register_metric": lambda: lambda matrix: None,
+    "register_network": lambda: lambda shape: None,
+    "register_optimizer": lambda: lambda groups, **options: None,
+    "register_rule": lambda: dataclass(type("Own", (InferenceRule,), {})),
+    "register_scenario": lambda: dataclass(frozen=True)(type("Own", (Scenario,), {})),
+    "register_source": lambda: lambda address: None,
+}
+
+
+def test_there_is_something_to_register_by_each_decorator():
+    assert THINGS.keys() == {name for name in evenstream.__all__ if name.startswith("register")}
+
+
+@pytest.mark.parametrize("decorator", THINGS)
+def test_names_and_things_of_other_kinds(decorator):
+    register, make = getattr(evenstream, decorator), THINGS[decorator]
+    words = list(inspect.signature(register).parameters)[1:]
+    for value in [*ODD.values(), "a:b", "a@b", "a,b", "a=b", "a b", "-a", "a/b"]:
+        refused = refused_or_taken(lambda v=value: register(v)(make()))
+        assert refused or (isinstance(value, str) and value.isalpha())
+        if not callable(value):
+            assert refused_or_taken(lambda v=value: register("odd")(v))
+        for word in words:
+            refused_or_taken(lambda w=word, v=value: register("odd", **{w: v})(make()))
+
+
+def fails(*args, **kwargs):
+    raise KeyError("own")
+
+
+class FailingScenario(Scenario):
+    arrange = fails
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: Learner("er", "failing").learn(np.zeros((2, 3)), [0, 1]),
+        lambda: Learner("er", "failing-encoder").learn(np.zeros((2, 3)), [0, 1]),
+        lambda: Learner("er", optimizer="failing").learn(np.zeros((2, 3)), [0, 1]),
+        lambda: load_dataset("failing"),
+        lambda: FailingScenario().stream(load_dataset("digits")),
+        lambda: open_source("failing://x", Known(), Reading()),
+    ],
+)
+def test_what_fails_in_a_function_of_ones_own_is_told_with_its_role(use):
+    for decorator in (
+        "register_network",
+        "register_dataset",
+        "register_optimizer",
+        "register_source",
+    ):
+        getattr(evenstream, decorator)("failing")(fails)
+    evenstream.register_encoder("failing-encoder")(fails)
+    with pytest.raises(InputError, match="fails: KeyError: 'own'"):
+        use()
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([3], "must give pairs"),
+        ([(blobs(4)[0], [0, 1])], "4 rows but 2 labels"),
+        (map(fails, [1]), "fails: KeyError: 'own'"),
+    ],
+)
+def test_what_a_source_gives_to_predict(batches, message):
+    register_source("odd")(lambda address: batches)
+    with pytest.raises(InputError, match=message):
+        list(open_source("odd://x", Known(), Reading(label_needed=False)))
 
 
 def test_a_cell_of_a_notebook_may_run_twice():

@@ -27,7 +27,7 @@ from evenstream.run.preparation import make_learner, prepare
 from evenstream.run.progress import Silent
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams import open_stream
-from small_runs import StopAfter, outcome, save_table, small_config
+from tests.helpers.small_runs import StopAfter, outcome, save_table, small_config
 
 DIGITS = "c-digits:reserve=4"
 

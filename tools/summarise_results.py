@@ -1,4 +1,4 @@
-"""Write the summary of the stored runs at the beginning of docs/results.md.
+"""Write the summary of the stored runs at the beginning of docs/appendix/results.md.
 
     python tools/summarise_results.py
 
@@ -35,5 +35,5 @@ def with_summary(text: str, results: Path) -> str:
 
 
 if __name__ == "__main__":
-    page = DOCS / "results.md"
+    page = DOCS / "appendix" / "results.md"
     write_atomically(page, with_summary(page.read_text(encoding="utf-8"), DOCS / "results"))

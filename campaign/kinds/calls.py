@@ -6,6 +6,7 @@ import random
 import warnings
 from collections.abc import Callable
 from datetime import datetime
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ from torch import nn
 from campaign.cases import methods
 from campaign.processes import Failure
 from evenstream import EvenstreamError, Learner
+from evenstream.core.heads import HEADS
+from evenstream.core.optimizers import Groups, every
+from evenstream.learner.persistence import OwnParts
+from evenstream.methods import METHODS
+from evenstream.policies.rules import RULES
+from evenstream.text import option_types
 
 EACH, FULL = 100, 20_000
 _X = np.linspace(-2, 2, 40, dtype=np.float32).reshape(8, 5)
@@ -49,10 +56,8 @@ _FORMS: list[Callable[[np.ndarray[Any, Any]], Any]] = [
     lambda x: torch.tensor(x).to(torch.bfloat16), lambda x: np.repeat(x, 300, 0), np.asmatrix,
     *(lambda x, to=to: x.astype(to) for to in (">f4", "u1", "c16", "O", "U", "g", "M8[s]")),
 ]  # fmt: skip
-_OPTIONS = [
-    "memory", "lr", "batch", "replay_batch", "optimizer", "momentum", "weight_decay", "seed",
-    "device", "dtype", "augment", "mean", "std", "accumulate", "scope", "head_size", "weights",
-]  # fmt: skip
+_BETWEEN = ["start_epoch", "flush", "discard", "reset_optimizer"]
+_OPTIONS = [name for name in signature(Learner).parameters if name not in ("method", "model")]
 
 
 def attack(seed: int, folder: Path) -> None:
@@ -67,12 +72,13 @@ class _Fuzz:
     def __init__(self, draw: random.Random, folder: Path) -> None:
         self.draw, self.folder, self.given = draw, folder, list[Any]()
         scope: Any = draw.choice(["seen", "seen", "all"])
+        optimizer: Any = draw.choice(["sgd", "sgd", "adam", "adamw", _one_cycle])
         self.learner = Learner(
             draw.choice(methods()),
             draw.choice(["mlp", "mlp-norm"]) if draw.random() < 0.8 else _module(),
             memory=draw.choice([8, 40]),
             accumulate=draw.choice([1, 1, 10]),
-            optimizer=draw.choice(["sgd", "sgd", "adam", "adamw"]),
+            optimizer=optimizer,
             head_size=8 if scope == "all" else draw.choice([0, 8]),
             scope=scope,
         )
@@ -138,20 +144,28 @@ class _Fuzz:
         self.learner.end_task(self.data())
 
     def between(self) -> None:
-        getattr(self.learner, self.draw.choice(["start_epoch", "flush", "discard"]))()
+        getattr(self.learner, self.draw.choice(_BETWEEN))()
 
     def set_lr(self) -> None:
         self.learner.lr = self.odd(0.1, 0.01, 1e-5)
 
     def make(self) -> None:
         options = {self.draw.choice(_OPTIONS): self.odd() for _ in range(self.draw.randint(0, 2))}
-        made = Learner(self.odd("er-las", rate=0.2), self.odd("mlp", rate=0.2), **options)
+        made = Learner(self.method(), self.odd("mlp", rate=0.2), **options)
         made.learn(self.x(), self.y())
+
+    def method(self) -> Any:
+        if self.draw.random() < 0.5:
+            return self.odd("er-las", rate=0.4)
+        parts = [*METHODS.values(), *RULES.values(), *HEADS.values()]
+        chosen = self.draw.choice([part for part in parts if option_types(part)])
+        return chosen(**{self.draw.choice(list(option_types(chosen))): self.odd()})
 
     def save(self) -> None:
         self.learner.save(self.folder / "save")
         own = None if isinstance(self.learner.model, str) else _module()
-        self.learner = Learner.load(self.folder / "save", own)
+        given: OwnParts = {"optimizer": _one_cycle} if self.learner.optimizer_factory else {}
+        self.learner = Learner.load(self.folder / "save", own, **given)
 
     def load(self) -> None:
         Learner.load(self.odd(), self.odd(None))
@@ -159,6 +173,15 @@ class _Fuzz:
     def from_state(self) -> None:
         state = self.learner.state()
         Learner.from_state({**state, self.draw.choice(list(state)): self.odd()}, self.odd(None))
+
+
+def _one_cycle(groups: Groups) -> Any:
+    """An optimiser with NumPy's numbers, whose steps come to an end."""
+    made = torch.optim.SGD(every(groups), np.float32(0.1))  # type: ignore[arg-type]
+    if groups["method"]:
+        return made
+    steps = torch.optim.lr_scheduler.OneCycleLR
+    return made, steps(made, 0.1, total_steps=12, cycle_momentum=False)
 
 
 def _module() -> nn.Module:

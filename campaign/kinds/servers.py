@@ -101,7 +101,7 @@ def _be_impatient() -> None:
 
     sleep = time.sleep
     time.sleep = lambda seconds: sleep(min(float(seconds), 0.01))
-    download._TIMEOUT_SECONDS, download._WINDOW_SECONDS = 1, 3
+    download._TIMEOUT_SECONDS, download.WINDOW_SECONDS = 1, 3
 
 
 def _serve(listening: socket.socket, content: bytes, answers: list[_Answer]) -> int:

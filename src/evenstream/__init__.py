@@ -6,20 +6,33 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from evenstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from evenstream import methods, networks, streams
+    from evenstream import encoders, methods, networks, streams
     from evenstream.core import heads
     from evenstream.core.heads import register_head
     from evenstream.core.optimizers import register_optimizer
     from evenstream.core.state import LearnerState
     from evenstream.core.step import Step, StepResult
     from evenstream.data import register_dataset
-    from evenstream.errors import EvenstreamError
+    from evenstream.encoders import register_encoder
+    from evenstream.errors import (
+        DamageWarning,
+        DataWarning,
+        EvenstreamError,
+        EvenstreamWarning,
+        LearningWarning,
+        MetricWarning,
+        NotLearning,
+        TrackingWarning,
+        WorkerWarning,
+    )
+    from evenstream.learner.frozen import Frozen
     from evenstream.learner.learner import Learner
     from evenstream.live import follow, register_source
     from evenstream.methods import Method, register
@@ -29,8 +42,12 @@ if TYPE_CHECKING:
     from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
     from evenstream.policies.rules import register_rule
     from evenstream.streams import register_scenario
+    from evenstream.tabular import TableEncoder
+
+logging.getLogger("evenstream").addHandler(logging.NullHandler())  # quiet unless asked
 
 _MODULES = {
+    "encoders": "evenstream.encoders",
     "heads": "evenstream.core.heads",
     "methods": "evenstream.methods",
     "networks": "evenstream.networks",
@@ -42,16 +59,27 @@ _MODULES = {
 }
 _HOME = {
     "CrossEntropy": "evenstream.policies.criteria",
+    "DamageWarning": "evenstream.errors",
+    "DataWarning": "evenstream.errors",
     "EvenstreamError": "evenstream.errors",
+    "EvenstreamWarning": "evenstream.errors",
+    "Frozen": "evenstream.learner.frozen",
     "Learner": "evenstream.learner.learner",
     "LearnerState": "evenstream.core.state",
+    "LearningWarning": "evenstream.errors",
     "LogitAdjustedSoftmax": "evenstream.policies.criteria",
     "Method": "evenstream.methods",
+    "MetricWarning": "evenstream.errors",
+    "NotLearning": "evenstream.errors",
     "Step": "evenstream.core.step",
     "StepResult": "evenstream.core.step",
+    "TableEncoder": "evenstream.tabular",
+    "TrackingWarning": "evenstream.errors",
+    "WorkerWarning": "evenstream.errors",
     "follow": "evenstream.live",
     "register": "evenstream.methods",
     "register_dataset": "evenstream.data",
+    "register_encoder": "evenstream.encoders",
     "register_head": "evenstream.core.heads",
     "register_metric": "evenstream.metrics",
     "register_network": "evenstream.networks",
@@ -63,13 +91,24 @@ _HOME = {
 
 __all__ = [
     "CrossEntropy",
+    "DamageWarning",
+    "DataWarning",
     "EvenstreamError",
+    "EvenstreamWarning",
+    "Frozen",
     "Learner",
     "LearnerState",
+    "LearningWarning",
     "LogitAdjustedSoftmax",
     "Method",
+    "MetricWarning",
+    "NotLearning",
     "Step",
     "StepResult",
+    "TableEncoder",
+    "TrackingWarning",
+    "WorkerWarning",
+    "encoders",
     "follow",
     "heads",
     "methods",
@@ -77,6 +116,7 @@ __all__ = [
     "priors",
     "register",
     "register_dataset",
+    "register_encoder",
     "register_head",
     "register_metric",
     "register_network",
@@ -104,4 +144,4 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that there i
 
 def __dir__() -> list[str]:
     """What there is to import, whether it has been imported or not."""
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

@@ -1,14 +1,19 @@
-"""Types of numeric options with bounds: what lies outside is refused before a method is made."""
+"""Types of options, and bounds of numbers: all else is refused before a method is made."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import typing
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from evenstream.errors import InputError
+import numpy as np
+
+from evenstream.errors import InputError, shown
+from evenstream.numerals import plain_number
 
 
 @dataclass(frozen=True)
@@ -34,14 +39,55 @@ def is_whole(value: Any) -> bool:
     )
 
 
-def check_bounds(instance: Any) -> None:
-    """Refuse a field's value outside the bounds of its type."""
-    for field, kind in typing.get_type_hints(type(instance), include_extras=True).items():
-        for bounds in getattr(kind, "__metadata__", ()):
-            if not isinstance(bounds, Within):
-                continue
-            value = getattr(instance, field)
-            if not bounds.least <= value <= bounds.most:
-                raise InputError(
-                    f"{field} must lie in {bounds.least:g}..{bounds.most:g}, got {value!r}"
-                )
+def check_options(instance: Any) -> None:
+    """Make the options of a dataclass what their types say; refuse what is nothing of the kind.
+
+    NumPy's numbers, fractions and tensors without dimensions become plain numbers, which can be
+    written down. Fields of other types than bool, int, float and Literal are left as they are.
+    """
+    cls: type = type(instance)
+    for name, kind, bounds, default in _options(cls):
+        given = getattr(instance, name)
+        if given is default:
+            continue
+        value = _as(kind, given)
+        if value is None:
+            raise InputError(f"{name} must be {_wording(kind)}, got {shown(given)}")
+        if bounds is not None and not bounds.least <= value <= bounds.most:
+            raise InputError(
+                f"{name} must lie in {bounds.least:g}..{bounds.most:g}, got {shown(given)}"
+            )
+        object.__setattr__(instance, name, value)  # which a frozen one allows, too
+
+
+@functools.cache  # evaluating annotations is slow
+def _options(cls: type) -> list[tuple[str, Any, Within | None, Any]]:
+    """Name, type, bounds and default of each field that can be checked."""
+    plain, full = typing.get_type_hints(cls), typing.get_type_hints(cls, include_extras=True)
+    found: list[tuple[str, Any, Within | None, Any]] = []
+    for field in dataclasses.fields(cls):
+        kind = plain[field.name]
+        if kind in (bool, int, float) or typing.get_origin(kind) is Literal:
+            extras = getattr(full[field.name], "__metadata__", ())
+            usual = Within(-math.inf) if kind in (int, float) else None  # NaN lies nowhere
+            bounds = next((each for each in extras if isinstance(each, Within)), usual)
+            found.append((field.name, kind, bounds, field.default))
+    return found
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """The value as one of this type; None if it is nothing of the kind."""
+    if typing.get_origin(kind) is Literal:
+        return value if isinstance(value, str) and value in typing.get_args(kind) else None
+    if kind is bool:
+        return bool(value) if isinstance(value, (bool, np.bool_)) else None
+    number = plain_number(value)
+    if isinstance(number, int):
+        return kind(number) if abs(number) < 2**63 else None
+    return None if kind is int or number is None or math.isnan(number) else number
+
+
+def _wording(kind: Any) -> str:
+    if typing.get_origin(kind) is Literal:
+        return f"one of {', '.join(typing.get_args(kind))}"
+    return {bool: "True or False", int: "a whole number of 63 bits at most"}.get(kind, "a number")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -23,15 +24,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor
 
 from evenstream.entries import entry
-from evenstream.errors import CheckpointError, DamagedCheckpoint, shown
+from evenstream.errors import CheckpointError, DamagedCheckpoint, DamageWarning, shown
 from evenstream.version import __version__
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 FORMAT = 3
 """What is written. Format 2, of evenstream 0.1.0, differs in the state of learners only."""
@@ -76,10 +79,20 @@ def _unescaped(key: str) -> str:
     return key.removeprefix(_ESCAPE) if key.lstrip(_ESCAPE) == _TENSOR else key
 
 
+def fingerprint(tree: dict[str, Any]) -> str:
+    """A SHA-256 over a whole tree."""
+    tensors, rest = flatten(tree)
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.flatten().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
     """Write a checkpoint; keep it and the one before it. Returns the JSON file's path."""
-    tensors, rest = flatten(tree)
-    stored = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    stored, rest = _stored(tree)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         newest = folder / f"checkpoint-{_next_number(folder):06d}-step-{step}.json"
@@ -91,30 +104,70 @@ def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
             data = manifest.with_suffix(".safetensors")
             save_file(stored, data)
             digest = _file_digest(data)
-            body = {
-                "format": FORMAT,
-                "evenstream": __version__,
-                "step": step,
-                "tensors_sha256": digest,
-                "state": rest,
-            }
-            text = json.dumps({**body, "sha256": _text_digest(body)}, indent=1)
+            text = json.dumps(_manifest(step, digest, rest), indent=1)
             manifest.write_text(text, encoding="utf-8")
             shutil.copymode(manifest, data)  # safetensors lets nobody but the owner read
-            _sync(data)
-            _sync(manifest)
+            sync(data)
+            sync(manifest)
             data.replace(newest.with_suffix(".safetensors"))
             manifest.replace(newest)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
-        _sync(folder)
-    except (OSError, SafetensorError) as error:
+        sync(folder)
+    except (OSError, SafetensorError, TypeError, ValueError, RecursionError) as error:
         before = "the one before it is still there" if has_checkpoint(folder) else "there is none"
         raise CheckpointError(
             f"cannot write a checkpoint to {folder}: {error}; {before}"
         ) from error
     _remove_old(folder, newest)
+    log.debug("saved %s", newest)
     return newest
+
+
+def _stored(tree: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
+    """Copies of the tensors, and the rest."""
+    tensors, rest = flatten(tree)
+    return {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, rest
+
+
+def _manifest(step: int, tensors_sha256: str, rest: Any) -> dict[str, Any]:
+    """What the JSON file says."""
+    body = {
+        "format": FORMAT,
+        "evenstream": __version__,
+        "step": step,
+        "tensors_sha256": tensors_sha256,
+        "state": rest,
+    }
+    return {**body, "sha256": text_digest(body)}
+
+
+def to_bytes(step: int, tree: dict[str, Any]) -> bytes:
+    """A checkpoint in one piece, where there is no folder: its JSON in a line, then its tensors."""
+    stored, rest = _stored(tree)
+    data = save(stored)
+    line = json.dumps(_manifest(step, hashlib.sha256(data).hexdigest(), rest))
+    return line.encode() + b"\n" + data
+
+
+def from_bytes(written: bytes) -> dict[str, Any]:
+    """The inverse of `to_bytes`.
+
+    Raises:
+        DamagedCheckpoint: they were cut off or altered.
+    """
+    if not isinstance(written, bytes | bytearray):
+        raise CheckpointError(f"a checkpoint is read from bytes, got {shown(written)}")
+    line, _, data = bytes(written).partition(b"\n")
+    body = _checked_text(line)
+    if hashlib.sha256(data).hexdigest() != body.get("tensors_sha256"):
+        raise DamagedCheckpoint("its tensors are cut off or altered: their checksum does not match")
+    _check_format("the checkpoint", body)
+    try:
+        tensors = load(data)
+    except SafetensorError as error:
+        raise DamagedCheckpoint(f"its tensors cannot be read ({error})") from None
+    return _tree(tensors, body)
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -139,8 +192,11 @@ def restore(folder: Path, build: Callable[[dict[str, Any]], T]) -> T:
         else:
             if problems:
                 warnings.warn(
-                    f"{problems[0]}; going on from the checkpoint before it", stacklevel=2
+                    f"{problems[0]}; going on from the checkpoint before it",
+                    DamageWarning,
+                    stacklevel=2,
                 )
+            log.debug("read %s", manifest)
             return built
     detail = "; ".join(problems) or "it has none"
     raise DamagedCheckpoint(f"no usable checkpoint in {folder}: {detail}")
@@ -175,12 +231,16 @@ def _next_number(folder: Path) -> int:
 
 def _read(manifest: Path) -> dict[str, Any]:
     body = _checked(manifest)
-    _check_format(manifest, body)
+    _check_format(str(manifest), body)
     data = manifest.with_suffix(".safetensors")
     try:
         tensors = load_file(data)
     except (OSError, SafetensorError) as error:
         raise DamagedCheckpoint(f"{data.name} cannot be read ({error})") from None
+    return _tree(tensors, body)
+
+
+def _tree(tensors: dict[str, Tensor], body: dict[str, Any]) -> dict[str, Any]:
     with entry("state"):
         tree = unflatten(tensors, body["state"])
         if isinstance(tree, dict):
@@ -191,13 +251,10 @@ def _read(manifest: Path) -> dict[str, Any]:
 def _checked(manifest: Path) -> dict[str, Any]:
     """What the JSON file says, once its checksum and that of the tensors are found right."""
     try:
-        body: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
-        claimed = body.pop("sha256")
-        intact = claimed == _text_digest(body)
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        text = manifest.read_bytes()
+    except OSError as error:
         raise DamagedCheckpoint(f"it is damaged ({error})") from None
-    if not intact:
-        raise DamagedCheckpoint("it was altered: its checksum does not match")
+    body = _checked_text(text)
     data = manifest.with_suffix(".safetensors")
     try:
         digest = _file_digest(data)
@@ -208,7 +265,20 @@ def _checked(manifest: Path) -> dict[str, Any]:
     return body
 
 
-def _check_format(manifest: Path, body: dict[str, Any]) -> None:
+def _checked_text(text: bytes) -> dict[str, Any]:
+    """What JSON says whose own checksum is right."""
+    try:
+        body: dict[str, Any] = json.loads(text.decode("utf-8"))
+        claimed = body.pop("sha256")
+        intact = claimed == text_digest(body)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedCheckpoint(f"it is damaged ({error})") from None
+    if not intact:
+        raise DamagedCheckpoint("it was altered: its checksum does not match")
+    return body
+
+
+def _check_format(where: str, body: dict[str, Any]) -> None:
     """Refuse a format that is not known; the file is whole, so the one before it is no way out."""
     written = body.get("format")
     if written in READABLE:
@@ -217,7 +287,7 @@ def _check_format(manifest: Path, body: dict[str, Any]) -> None:
     version = body.get("evenstream")
     by = f"evenstream {version}" if isinstance(version, str) else "another version of evenstream"
     raise CheckpointError(
-        f"{manifest} has format {shown(written)} and was written by {by}; this is evenstream "
+        f"{where} has format {shown(written)} and was written by {by}; this is evenstream "
         f"{__version__}, which reads formats {known}: use the version that wrote it"
     )
 
@@ -237,7 +307,8 @@ def _remove_old(folder: Path, newest: Path) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _text_digest(body: Any) -> str:
+def text_digest(body: Any) -> str:
+    """The checksum of a manifest, however it is laid out."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
@@ -246,7 +317,7 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Force a file or folder to the disk, so that a power cut cannot undo a rename."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

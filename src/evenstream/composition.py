@@ -8,10 +8,12 @@ was typed.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
+
+from torch import nn
 
 from evenstream.core.criterion import Need
 from evenstream.core.heads import HEADS, Head
@@ -28,7 +30,7 @@ from evenstream.policies.priors import (
 )
 from evenstream.policies.retrieval import Retrieval
 from evenstream.policies.rules import RULES, InferenceRule
-from evenstream.policies.storing import Storing
+from evenstream.policies.storing import STORING, Reservoir, Storing
 from evenstream.text import (
     LAS,
     MethodText,
@@ -96,9 +98,10 @@ class Composition:
 
     @property
     def parts(self) -> list[Part]:
-        """Everything with hooks: the method, its rule, its teacher."""
+        """Everything with state: the method, its rule, its teacher, and what those consist of."""
         teacher = self.method.teacher
-        return [self.method, self.rule, *([teacher] if teacher else [])]
+        own: list[Part] = [self.method, self.rule, *([teacher] if teacher else [])]
+        return [*own, *(inner for part in own for inner in part.inner)]
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -110,8 +113,10 @@ class Composition:
         for need in self.needs:
             if need not in get_args(Need):
                 raise UnknownName(f"need of {self.text}", need, get_args(Need))
-        reason = self.method.why_not(self.head, self.rule)
+        exits = self.method.why_not_exits if self.head.with_exits else None
+        reason = exits or self.method.why_not(self.head, self.rule)
         reason = reason or self.rule.why_not_with(self.criterion, self.head)
+        reason = reason or _why_not_storing(self.method, self.storing)
         if reason is not None:
             raise InputError(f"{self.text} makes no sense: {reason}")
 
@@ -126,14 +131,16 @@ class Composition:
             name += LAS
             written.append(write_options(adjustment))
         written.append(_head_text(self.head, method.make_head()))
+        if type(self.storing) is not type(method.storing) and storing_name(self.storing):
+            written.append(f"storing={storing_name(self.storing)}")
         rule = None
         if rule_text(self.rule) not in ("", rule_text(own_rule)):
             rule = rule_text(self.rule)
         return str(MethodText(name, ",".join(filter(None, written)), rule))
 
     @property
-    def unwritten(self) -> dict[str, str]:
-        """Parts that the text cannot express, each by where its class is defined.
+    def unwritten(self) -> dict[str, object]:
+        """Parts that the text cannot express.
 
         They are never saved: whoever loads the learner gives them again.
         """
@@ -146,13 +153,15 @@ class Composition:
             found["criterion"] = self.criterion
         if HEADS.get(getattr(self.head, "name", "")) is not type(self.head):
             found["head"] = self.head
-        if not rule_text(self.rule) and type(self.rule) is not type(own.make_rule()):
+        rule = own.make_rule()
+        as_own = type(self.rule) is type(rule) and settings_of(self.rule) == settings_of(rule)
+        if not rule_text(self.rule) and not as_own:
             found["predict"] = self.rule
         if self.retrieval is not own.retrieval:
             found["retrieval"] = self.retrieval
-        if self.storing is not own.storing:
+        if self.storing is not own.storing and not storing_name(self.storing):
             found["storing"] = self.storing
-        return {name: import_path(type(part)) for name, part in found.items()}
+        return found
 
 
 def compose(
@@ -175,6 +184,12 @@ def compose(
             f"method must be a name such as 'er-las' or a method such as methods.ER(), "
             f"got {shown(method)}"
         )
+    _check_kind("criterion", criterion, CrossEntropy, "LogitAdjustedSoftmax()")
+    _check_kind("head", head, Head, "heads.Cosine()")
+    _check_kind("retrieval", retrieval, Retrieval, "retrieval.Uniform()")
+    _check_kind("storing", storing, Storing, "storing.Reservoir()")
+    if not isinstance(predict, str):
+        _check_kind("predict", predict, InferenceRule, "rules.MovingAverage(), or a rule's name")
     read = read_method(method) if isinstance(method, str) else _own(method)
     if isinstance(method, str):
         text = MethodText.read(method)
@@ -224,12 +239,18 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
     cls = cls or METHODS.get(said.plain_name if adjusted else said.name)
     if cls is None:
         raise UnknownName("method", said.name, method_names(), METHODS.hint)
-    own, las, head = option_types(cls), option_types(LogitAdjustment), head_options()
+    own, las, head = option_types(cls), option_types(LogitAdjustment), shared_options()
     types = own | las | head if adjusted else own | head
     hints = dict.fromkeys(las, f"{said.name}{LAS}")
     values = read_options("method", said.name, said.options, types, hints)
     composition = _own(cls(**_taken(values, own)))
-    composition = replace(composition, head=_other_head(composition.head, _taken(values, head)))
+    shared = _taken(values, head)
+    storing = shared.pop("storing", None)
+    composition = replace(composition, head=_other_head(composition.head, shared))
+    if storing is not None:
+        made = STORING[storing]()
+        if type(made) is not type(composition.storing):
+            composition = replace(composition, storing=made)
     if adjusted:
         if composition.method.why_not_las is not None:
             raise InputError(f"{said.name} makes no sense: {composition.method.why_not_las}")
@@ -263,9 +284,9 @@ def rule_text(rule: InferenceRule) -> str:
     return join_options(rule.name, write_options(rule)) if rule.name else ""
 
 
-def head_options() -> dict[str, Any]:
-    """Options of every method that say which head it has: `head`, and those of all heads."""
-    every: dict[str, Any] = {"head": Literal[tuple(HEADS)]}
+def shared_options() -> dict[str, Any]:
+    """Options of every method: which head it has, with those of all heads, and how it stores."""
+    every: dict[str, Any] = {"head": Literal[tuple(HEADS)], "storing": Literal[tuple(STORING)]}
     for cls in HEADS.values():
         every |= {f"head_{option}": kind for option, kind in option_types(cls).items()}
     return every
@@ -294,7 +315,32 @@ def _head_text(head: Head, own: Head) -> str:
     return ",".join(filter(None, ["" if same else f"head={head.name}", options]))
 
 
+def storing_name(storing: Storing) -> str:
+    """How a storing policy is written; nothing if it cannot be."""
+    return next((name for name, cls in STORING.items() if type(storing) is cls), "")
+
+
+def _why_not_storing(method: Method, storing: Storing) -> str | None:
+    """Why a storing policy by name makes no sense for a method; None if it does."""
+    if storing is method.storing or not storing_name(storing):
+        return None
+    if not method.uses_memory:
+        return f"{method.name} uses no memory, so there is nothing to store"
+    if type(method.storing) is not Reservoir:
+        return f"{method.name} has a way of its own to choose what it stores"
+    return None
+
+
 # ---- helpers ------------------------------------------------------------------------------------
+
+
+def _check_kind(name: str, part: Any, kind: type, example: str) -> None:
+    """Refuse a part that is no part, or another one."""
+    if part is not None and not isinstance(part, kind):
+        raise InputError(
+            f"{name} must be made from the class {kind.__name__}, such as {example}, "
+            f"got {shown(part)}"
+        )
 
 
 def refuse_shared(name: str, own: Iterable[str], other: Iterable[str], whose: str) -> None:
@@ -307,9 +353,24 @@ def refuse_shared(name: str, own: Iterable[str], other: Iterable[str], whose: st
 
 
 def import_path(thing: Any) -> str:
-    """Where a class or function is defined: MODULE:NAME."""
-    named = thing if inspect.isclass(thing) or inspect.isfunction(thing) else type(thing)
+    """Where a function or a thing's class is defined: MODULE:NAME."""
+    if isinstance(thing, partial):
+        return import_path(thing.func)
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{named.__module__}:{named.__qualname__}"
+
+
+def settings_of(thing: object) -> str:
+    """What a part of the user's own was made with, as far as it can be compared as text."""
+    if isinstance(thing, nn.Module):
+        return thing.extra_repr()
+    values: Mapping[str, Any] = {}
+    if isinstance(thing, partial):
+        values = thing.keywords
+    elif is_dataclass(thing) and not isinstance(thing, type):
+        values = {field.name: getattr(thing, field.name) for field in fields(thing)}
+    plain = {name: v for name, v in values.items() if isinstance(v, (int, float, str, tuple))}
+    return ", ".join(f"{name}={value!r}" for name, value in plain.items())
 
 
 def _taken(values: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:

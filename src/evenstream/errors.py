@@ -1,4 +1,4 @@
-"""The errors a user can cause, all of one family, so that one `except` catches them."""
+"""Errors and warnings, each of one family, so that one `except` or one filter is for all."""
 
 from __future__ import annotations
 
@@ -60,6 +60,38 @@ class DataError(EvenstreamError):
     """A data set is missing, damaged or has the wrong layout."""
 
 
+class EvenstreamWarning(UserWarning):
+    """Something to know of; the work goes on. `warnings.filterwarnings` takes it by category."""
+
+
+class LearningWarning(EvenstreamWarning):
+    """What is learned is less than it could be: single-class steps, nothing to fit a rule on."""
+
+
+class NotLearning(LearningWarning):
+    """A learner seems to learn nothing; the message says what to try."""
+
+
+class DataWarning(EvenstreamWarning):
+    """Samples that were left out, or features that share a place."""
+
+
+class DamageWarning(EvenstreamWarning):
+    """A file of evenstream's own was damaged, and the work goes on with what is left."""
+
+
+class MetricWarning(EvenstreamWarning):
+    """A metric could not be computed."""
+
+
+class TrackingWarning(EvenstreamWarning):
+    """A tracker failed or lacks something; the run folders have everything."""
+
+
+class WorkerWarning(EvenstreamWarning):
+    """A worker could not start."""
+
+
 _NO_MEMORY = (
     *("allocate memory", "not enough memory", "out of memory", "bad_alloc"),
     *("failed to map segment", "can't start new thread"),
@@ -93,6 +125,8 @@ def calling(what: str) -> Iterator[None]:
     except EvenstreamError:
         raise
     except Exception as error:
+        if memory_trouble(error):
+            raise
         raise InputError(f"{what} fails: {type(error).__name__}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""What the numbers in `metrics.json` are called and how to read them; docs/metrics.md explains."""
+"""What the numbers in `metrics.json` are called and how to read them: docs/reference/metrics.md."""
 
 from __future__ import annotations
 
@@ -94,7 +94,17 @@ _OURS = _each(
         "forgetting that also looks at the accuracy on a task before it is learned",
     ),
     Metric("F_T_mammoth", "forgetting without gains", "lower", "points"),
+    Metric(
+        "relative_cost", "cost", "lower", "× ER-LAS",
+        "image passes over those of ER-LAS with the batch sizes that are usual on this stream",
+        digits=2,
+    ),
+    Metric(
+        "image_passes", "image passes", "lower", "",
+        "a sample's forward through the network counts 1, its backward 2", digits=0,
+    ),
     Metric("train_seconds", "training time", "lower", "s", timing=True),
+    Metric("cpu_seconds", "CPU time of training", "lower", "s", timing=True),
     Metric(
         "eval_seconds", "time for evaluations", "lower", "s", "spent on top of training",
         timing=True,
@@ -105,6 +115,7 @@ ENTRIES: Registry[Metric] = Registry("metric", _OURS, form="[A-Za-z][A-Za-z0-9_]
 """Entries of `metrics.json` that are one number."""
 
 AREA = _OURS["A_AUC"]
+COST = _OURS["relative_cost"]
 
 DERIVED = _each(
     Metric("prediction_share_last", "share of predictions on the last task", unit="%"),

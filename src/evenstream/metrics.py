@@ -4,7 +4,7 @@ Many start from the accuracy matrix: `a[i][j]` is the accuracy in percent on the
 `j`, measured after the learner has finished task `i`. Entries that were not measured (usually
 `j > i`) are `None` or NaN. Others start from the predictions on test samples, as class indices. A
 result that is not defined is `None`, so that every result can be written to JSON as it is.
-`docs/metrics.md` has all formulas and conventions. `register_metric` adds a user's own.
+`docs/reference/metrics.md` has all formulas and conventions. `register_metric` adds a user's own.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenstream.entries import whole_number
-from evenstream.errors import InputError, shown
+from evenstream.errors import InputError, MetricWarning, shown
 from evenstream.measures import DERIVED, ENTRIES, Direction, Metric, OfMatrix
-from evenstream.registry import first_line
+from evenstream.registry import check_function, check_texts, first_line
 
 __all__ = [
     "Prequential",
@@ -55,7 +55,8 @@ Matrix = Sequence[Sequence[float | None]] | NDArray[np.float64]
 TAKEN = frozenset(
     {
         *("accuracy_matrix", "average_accuracy", "class_balanced", "class_recall", "classes"),
-        *("device", "dtype", "epochs", "format", "method", "minus", "online", "prediction_share"),
+        *("device", "dtype", "epochs", "format", "image_passes_prequential", "method", "minus"),
+        *("online", "over_budget", "prediction_share"),
         *("prequential_recent", "prequential_window", "samples", "seed", "seeds"),
         *("single_class_steps", "skipped_test", "skipped_train", "status", "steps", "stream"),
         *("tasks", "threads", "train_seconds_after_task", "true_share", "untrained_accuracy"),
@@ -87,12 +88,18 @@ def register_metric(
         meaning: one line for whoever has not met it before; None: the first of the docstring.
         digits: behind the decimal point, in tables.
     """
-    if name in TAKEN or name in DERIVED or str(name).endswith("_gain"):
+    check_texts(words=words, unit=unit, meaning=meaning)
+    if not isinstance(better, str) or better not in get_args(Direction):
+        raise InputError(
+            f"better must be one of {', '.join(get_args(Direction))}, got {shown(better)}"
+        )
+    if not (type(digits) is int and 0 <= digits <= 15):
+        raise InputError(f"digits must be a whole number of 0 to 15, got {shown(digits)}")
+    if isinstance(name, str) and (name in TAKEN or name in DERIVED or name.endswith("_gain")):
         raise InputError(f"{name!r} is an entry of metrics.json or of reports; choose another name")
 
     def add(compute: F) -> F:
-        if not callable(compute):
-            raise InputError(f"a metric must be a function, got {shown(compute)}")
+        check_function("metric", compute)
         line = first_line(compute) if meaning is None else meaning
         metric = Metric(name, words or name, better, unit, line, digits, compute=compute)
         ENTRIES.add(name, metric, compute)
@@ -119,7 +126,7 @@ def _computed(name: str, compute: OfMatrix, matrix: Matrix) -> float | None:
         number = None if value is None else float(value)
     except Exception as error:  # of the user's function
         what = f"{type(error).__name__}: {error}"
-        warnings.warn(f"metric {name} could not be computed: {what}", stacklevel=2)
+        warnings.warn(f"metric {name} could not be computed: {what}", MetricWarning, stacklevel=2)
         return None
     return number if number is not None and math.isfinite(number) else None
 

@@ -5,25 +5,24 @@ A new option is a field of `TrainingOptions`, an argument of `Learner`, and the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal, get_args
 
 from evenstream.errors import InputError, shown
+from evenstream.numerals import LARGEST_FLOAT32, plain_number
 
 MOST = 2**40
 """Of all counts, so that no size in bytes, which has 63 bits, can overflow."""
 DTYPES = ("float32", "bfloat16")
 """Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
 DType = Literal["auto", "float32", "bfloat16"]
+StepRows = Literal["micro", "repeat"]
+"""What each of several steps for one batch trains on."""
 Schedule = Literal["constant", "increase", "decrease", "random"]
 """How the batch size of a run changes from task to task."""
 LONGEST_SEED = 10_000
 """Bits of a seed that checkpoints can still write and read."""
 _TOO_LARGE = 2**63
-LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +35,11 @@ class TrainingOptions:
     """Samples that arrive in each step."""
     replay_batch: int = 32
     """Stored samples replayed in each step."""
+    steps: int = 1
+    """Updates for each arriving batch; the memory is offered its rows once."""
+    step_rows: StepRows = "micro"
+    """With several steps, micro cuts the batch and its replay into as many parts; repeat trains on
+    the whole batch each time, with a new view and a new draw of replay."""
     lr: float = 0.03
     """Learning rate."""
     optimizer: str = "sgd"
@@ -45,7 +49,7 @@ class TrainingOptions:
     weight_decay: float = 0.0
     """Of any optimiser."""
     augment: str = "none"
-    """none, or parts joined by +: crop, flip, resized-crop, jitter, gray."""
+    """none, or parts joined by +: crop, flip, resized-crop, jitter, gray, randaugment."""
     scope: Literal["seen", "all"] = "seen"
     """Classes in the softmax: those seen so far, or all that the stream will have."""
     seed: int = 0
@@ -56,7 +60,7 @@ class TrainingOptions:
     """auto is bfloat16 on CPUs with AMX, else float32."""
 
     def __post_init__(self) -> None:
-        for name, least in (("memory", 0), ("batch", 1), ("replay_batch", 0)):
+        for name, least in (("memory", 0), ("batch", 1), ("replay_batch", 0), ("steps", 1)):
             self._count(name, least)
         seed = plain_number(self.seed)
         if not isinstance(seed, int) or seed.bit_length() > LONGEST_SEED:
@@ -76,10 +80,16 @@ class TrainingOptions:
             # a Python integer stays one: the fingerprints of earlier saves have it
             keeps = type(given) is int and number < _TOO_LARGE
             object.__setattr__(self, name, number if keeps else float(number))
-        for name, known in (("dtype", ("auto", *DTYPES)), ("scope", ("seen", "all"))):
+        for name, known in (
+            ("dtype", ("auto", *DTYPES)),
+            ("scope", ("seen", "all")),
+            ("step_rows", get_args(StepRows)),
+        ):
             value = getattr(self, name)
             if not (isinstance(value, str) and value in known):
                 raise InputError(f"{name} must be one of {', '.join(known)}, got {shown(value)}")
+        if self.steps == 1 and self.step_rows != "micro":
+            raise InputError("step_rows is for several steps a batch: say steps=2 or more")
 
     def _count(self, name: str, least: int) -> None:
         """Check a whole number, and make it a plain one."""
@@ -124,6 +134,8 @@ class Protocol:
     replay_batch: int = 32
     memory: int = 1000
     lr: float = 0.03
+    optimizer: str = "sgd"
+    weight_decay: float = 0.0
     augment: str = "none"
     eval_every: int = 0
     """Steps between online evaluations (A_AUC); 0 for none."""
@@ -133,20 +145,3 @@ class Protocol:
     def offline(self) -> Protocol:
         """The paper's offline task-incremental protocol on the same stream."""
         return replace(self, epochs=50, memory=100)
-
-
-def plain_number(value: Any) -> int | float | None:
-    """The Python number for any real one: NumPy's, a fraction, a tensor without dimensions.
-
-    Checkpoints hold no others. None for what is not a number, booleans included.
-    """
-    try:
-        if getattr(value, "ndim", None) == 0 and not isinstance(value, Real):
-            value = value.item()  # of a tensor or an array
-        if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
-            return None
-        return int(value) if isinstance(value, Integral) else float(value)
-    except OverflowError:
-        return math.inf
-    except (RuntimeError, TypeError, ValueError):  # without values; a time span; signalling NaN
-        return None

@@ -3,7 +3,7 @@
 They come from installed packages, by entry points of the group `evenstream.plugins`, which name
 modules, and from the environment variable EVENSTREAM_PLUGINS: modules or files ending in .py,
 separated by commas. What the environment names reaches the workers of sweeps, too, whether they
-are processes or actors of Ray. `docs/extending.md` lists what can be registered.
+are processes or actors of Ray. `docs/how-to/extending.md` lists what can be registered.
 """
 
 from __future__ import annotations

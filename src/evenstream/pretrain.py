@@ -19,8 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
+from evenstream.encoders import is_encoder
 from evenstream.entries import check_fields
-from evenstream.errors import DataError, InputError
+from evenstream.errors import DataError, DataWarning, InputError
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, StopFlag
 from evenstream.learner.learner import Learner
@@ -76,6 +77,8 @@ class PretrainConfig(TomlSettings):
                 raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if not 0 < self.lr < math.inf:
             raise InputError(f"lr must be finite and above 0, got {self.lr}")
+        if is_encoder(self.network):
+            raise InputError(f"{self.network} has its weights, and they stay as they are")
         if not 0 <= self.warmup < 1:
             raise InputError(f"warmup must be a part of the steps, 0 to 1, got {self.warmup}")
 
@@ -277,6 +280,7 @@ class _Pretraining:
             warnings.warn(
                 f"{skipped.count} training samples could not be read and are left out, the first: "
                 f"{skipped.first[0]}",
+                DataWarning,
                 stacklevel=2,
             )
 

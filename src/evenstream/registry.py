@@ -17,6 +17,8 @@ from evenstream.plugins import import_plugins, where_from
 
 T = TypeVar("T")
 C = TypeVar("C")
+_FORM = "[A-Za-z0-9][A-Za-z0-9_.+-]*"
+"""What can be written before and behind the marks : , = @ of the text forms."""
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -25,15 +27,15 @@ class Registry(Mapping[str, T], Generic[T]):
     Args:
         kind: what it holds, for messages: "method".
         known: what is in it from the beginning.
-        form: what a name must look like, as a regular expression; None: as its owner says.
+        form: what a name must look like, as a regular expression.
     """
 
     def __init__(
-        self, kind: str, known: Mapping[str, T] | None = None, *, form: str | None = None
+        self, kind: str, known: Mapping[str, T] | None = None, *, form: str = _FORM
     ) -> None:
         self.kind, self._form = kind, form
         self._table: dict[str, T] = dict(known or {})
-        self._origins = {name: _where(thing) for name, thing in self._table.items()}
+        self._origins = {name: where_defined(thing) for name, thing in self._table.items()}
 
     def register(self, name: str) -> Callable[[C], C]:
         """A decorator that enters something; only the same thing may take a name again.
@@ -57,12 +59,12 @@ class Registry(Mapping[str, T], Generic[T]):
             thing: what the name stands for.
             origin: the class or function that it was made of, if it is none itself.
         """
-        if self._form is not None and not (isinstance(name, str) and fullmatch(self._form, name)):
+        if not (isinstance(name, str) and fullmatch(self._form, name)):
             raise InputError(
                 f"a {self.kind} cannot be called {shown(name)}: its name must be of the form "
                 f"{self._form}"
             )
-        where = _where(thing if origin is None else origin)
+        where = where_defined(thing if origin is None else origin)
         before = self._origins.setdefault(name, where)
         if before != where:
             raise InputError(
@@ -108,12 +110,31 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._table)
 
 
+def check_class(kind: str, thing: Any, base: type) -> None:
+    """Refuse to register what is no class made from `base`."""
+    if not (isinstance(thing, type) and issubclass(thing, base)):
+        raise InputError(f"a {kind} must be a class made from {base.__name__}, got {shown(thing)}")
+
+
+def check_function(kind: str, thing: Any) -> None:
+    """Refuse to register what cannot be called."""
+    if not callable(thing):
+        raise InputError(f"a {kind} is registered by its function or class, got {shown(thing)}")
+
+
+def check_texts(**values: Any) -> None:
+    """Refuse words about a thing that are no text; None is for whoever has none to give."""
+    for name, value in values.items():
+        if not isinstance(value, str | None):
+            raise InputError(f"{name} must be text, got {shown(value)}")
+
+
 def first_line(thing: Any) -> str:
     """The first line of a docstring of its own; nothing if there is none."""
     return inspect.cleandoc(thing.__doc__ or "").partition("\n")[0]
 
 
-def _where(thing: Any) -> str:
+def where_defined(thing: Any) -> str:
     """Where a class or function is defined, and its name there."""
     named = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{named.__module__}.{named.__qualname__}"

@@ -11,9 +11,11 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import math
 import textwrap
 import typing
 from collections.abc import Mapping
+from types import NoneType, UnionType
 from typing import Any, Literal
 
 from evenstream.errors import InputError
@@ -21,8 +23,20 @@ from evenstream.numerals import read_number
 
 LAS = "-las"
 """Behind a method's name: with Logit Adjusted Softmax."""
-METAVARS = {int: "INT", float: "FLOAT", str: "NAME"}
-"""How help calls a value of a type."""
+_METAVARS = {bool: "{True,False}", int: "INT", float: "FLOAT", str: "NAME"}
+
+
+def metavar(kind: Any) -> str:
+    """How help calls a value of a type."""
+    kind = without_none(kind)
+    return _METAVARS.get(kind) or f"{{{','.join(typing.get_args(kind))}}}"
+
+
+def without_none(kind: Any) -> Any:
+    """X for `X | None`, and any other type as it is."""
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        (kind,) = (each for each in typing.get_args(kind) if each is not NoneType)
+    return kind
 
 
 def split_options(text: str) -> tuple[str, str]:
@@ -156,6 +170,17 @@ def _read(what: str, text: str, kind: Any) -> Any:
         return read_number(text, kind)
     except ValueError:
         raise InputError(f"{what} must be a number ({kind.__name__}), got {text!r}") from None
+
+
+def read_budget(text: str) -> float:
+    """A budget such as `1.1x`: times the image passes of ER-LAS."""
+    try:
+        times: float = read_number(text.strip().removesuffix("x"), float)
+    except ValueError:
+        times = 0.0
+    if not 0 < times < math.inf:
+        raise InputError(f"a budget is times the cost of er-las, as in 1.1x; got {text!r}")
+    return times
 
 
 def field_docs(cls: type) -> dict[str, str]:

@@ -2,11 +2,9 @@
 
 import colorsys
 
-import augment_samples
 import numpy as np
 import pytest
 import torch
-from augment_samples import MEAN, STD, rng
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,6 +12,8 @@ from scipy import stats
 from evenstream import Learner
 from evenstream.augment import Gray, Jitter, Preprocess, parse
 from evenstream.errors import InputError
+from tests.helpers import augment_samples
+from tests.helpers.augment_samples import MEAN, STD, rng
 
 SPECS = ["jitter", "jitter1@1", "gray", "gray1", "jitter+gray0.5", "gray0.5+jitter0.9@1"]
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from augment_samples import SPECS, images, rng
 from scipy import stats
 
 from evenstream.augment import Crop, Flip, Preprocess, ResizedCrop
+from tests.helpers.augment_samples import SPECS, images, rng
 
 # The laws of the draws.
 

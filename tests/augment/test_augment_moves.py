@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from augment_samples import MEAN, SPECS, STD, images, rng
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenstream import Learner, augment
 from evenstream.augment import Crop, Flip, Preprocess, ResizedCrop, parse
 from evenstream.errors import InputError
+from tests.helpers.augment_samples import MEAN, SPECS, STD, images, rng
 
 # One sample at a time, the obvious way: the oracles.
 
@@ -184,5 +184,5 @@ def test_a_learner_sees_the_given_size_and_stores_what_came_in():
 def test_gathering_a_few_images_at_a_time_changes_nothing(monkeypatch, spec, few):
     preprocess, raw = Preprocess(spec, MEAN, STD), images()
     expected = preprocess.train(raw, rng())
-    monkeypatch.setattr(augment.preprocess, "_PIXELS_AT_A_TIME", few * expected[0, 0].numel())
+    monkeypatch.setattr(augment.preprocess, "PIXELS_AT_A_TIME", few * expected[0, 0].numel())
     assert torch.equal(preprocess.train(raw, rng()), expected)

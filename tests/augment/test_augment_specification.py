@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from augment_samples import MEAN, STD, images, rng
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream.augment import PARTS, Crop, Flip, Preprocess, ResizedCrop, parse
 from evenstream.errors import EvenstreamError, InputError, UnknownName
+from tests.helpers.augment_samples import MEAN, STD, images, rng
 
 
 def test_parse():

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from augment_samples import MEAN, SPECS, STD, images, rng
 
 from evenstream.augment import Preprocess
+from tests.helpers.augment_samples import MEAN, SPECS, STD, images, rng
 
 # Memory.
 

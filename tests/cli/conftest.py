@@ -3,7 +3,7 @@ import pytest
 from evenstream.cli.main import main
 from evenstream.run import compare as compare_module
 from evenstream.run.workers import Answer
-from small_runs import save_table
+from tests.helpers.small_runs import save_table
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenstream.cli.catalogue_commands import _options
+from evenstream.cli.descriptions import options_of
 from evenstream.composition import compose
 from evenstream.methods import METHODS, register
 from evenstream.methods.er import Replay
@@ -99,7 +99,7 @@ def test_options_of_a_method_with_inherited_and_long_ones(run):
         """Its own."""
         beta: float = 0.25
 
-    assert _options(Child()) == [
+    assert options_of(Child()) == [
         ("beta", "0.25", "Weight of the other term,\nexplained over two lines."),
         ("plain", "3", ""),
         ("gamma", "True", "In single quotes."),
@@ -114,7 +114,7 @@ def test_options_of_a_method_with_inherited_and_long_ones(run):
 def test_options_of_a_class_without_source():
     namespace = {"dataclass": dataclass, "Replay": Replay, "__name__": "nowhere"}
     exec("@dataclass\nclass Typed(Replay):\n    beta: float = 1.5\n", namespace)
-    assert _options(namespace["Typed"]()) == [("beta", "1.5", "")]
+    assert options_of(namespace["Typed"]()) == [("beta", "1.5", "")]
 
 
 def test_list_of_streams(run):

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from evenstream import __version__
 from evenstream.cli.settings import Settings
 from evenstream.cli.sweep_commands import SweepOptions
+from evenstream.text import metavar
 
 FLAGS = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(Settings)]
 SWEEP = ["--" + field.name for field in dataclasses.fields(SweepOptions)]
@@ -25,9 +27,11 @@ COMMANDS = {
     "paper run": ["NAME", *SWEEP],
     "learn": ["DIR", "--from", "--start", "--label", "--method", "--again"],
     "predict": ["DIR", "FILE", "--out", "--top"],
+    "export": ["DIR", "FILE"],
     "pretrain": ["--stream", "--out", "--epochs"],
     "methods": ["NAME"],
     "streams": ["NAME", "--picture"],
+    "doctor": [],
     "data": ["list", "get", "verify", "import"],
     "data list": [],
     "data get": ["NAME"],
@@ -94,3 +98,11 @@ def test_a_reader_that_has_seen_enough_is_no_error(command):
     done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(float | None, "FLOAT"), (int, "INT"), (Literal["a", "b"], "{a,b}"), (bool, "{True,False}")],
+)
+def test_help_says_what_an_option_takes(kind, expected):
+    assert metavar(kind) == expected

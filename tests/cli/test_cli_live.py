@@ -13,20 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from live_tables import NAMES, metrics, read_csv, rows, same, write
 from PIL import Image
 
 from evenstream import Learner
 from evenstream.live import opening
-from evenstream.live.pipe import read_lines
 from evenstream.run.runner import start_run
-from small_runs import save_images, save_table, small_config
-from small_streams import blobs
+from tests.helpers.live_tables import NAMES, metrics, read_csv, rows, same, write
+from tests.helpers.small_runs import save_images, save_table, small_config
+from tests.helpers.small_streams import blobs
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("learn", ["DIR", "--from", "--start", "--again", "er-las"]), ("predict", ["FILE", "--top"])],
+    [("learn", ["DIR", "--from", "--start", "--again", "auto"]), ("predict", ["FILE", "--top"])],
 )
 def test_help_teaches(run, command, words):
     status, out, err = run(command, "--help")
@@ -44,7 +43,7 @@ def test_a_new_learner_learns_a_table_in_its_order(learn):
     assert (status, err) == (0, "")
     assert "learned 60 rows of monday.csv; accuracy " in out  # a slow machine says more before
     assert "; 3 classes\nsaved in dir; `evenstream predict dir FILE`" in out
-    by_hand = Learner("er-las", "mlp-norm", lr=0.1, batch=10, replay_batch=10)
+    by_hand = Learner()
     for start in range(0, 60, 10):
         by_hand.learn(x[start : start + 10], labels[start : start + 10])
     assert Learner.load("dir").fingerprint() == by_hand.fingerprint()
@@ -126,7 +125,7 @@ def test_bad_rows_can_be_skipped(learn):
     x, labels = rows()
     write("bad.csv", x, labels)
     with Path("bad.csv").open("a") as file:
-        file.write("1,2,3\n1,2,3,4,,kind 0\n")
+        file.write("1,2,3\n1,2,3,4,5;6,kind 0\n")
     status, out, _ = learn("--from", "bad.csv", "--corrupt", "skip")
     assert status == 0 and "learned 60 rows of bad.csv, 2 rows skipped" in out
     write("good.csv", x, labels)
@@ -313,7 +312,7 @@ def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
     lines = Path(write("t.csv", x, labels)).read_bytes().splitlines(keepends=True)
     reading, writing = os.pipe()
     os.write(writing, b"".join(lines[:8]))
-    monkeypatch.setattr(opening, "read_lines", lambda _: read_lines(reading))
+    monkeypatch.setattr(opening, "STDIN", reading)
 
     def interrupt():
         wait_for(lambda: Path("dir/metrics.json").exists())
@@ -329,9 +328,12 @@ def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
     assert err.startswith("stopped after 1 batches of standard input, saved in dir; run it again")
     assert metrics()["samples"] == 7
 
-    monkeypatch.setattr(opening, "read_lines", lambda _: [lines[0], *lines[8:]])
+    reading, writing = os.pipe()
+    os.write(writing, b"".join([lines[0], *lines[8:]]))
+    os.close(writing)
+    monkeypatch.setattr(opening, "STDIN", reading)
     assert "learned 20 rows of standard input" in learn("--from", "-")[1]
-    by_hand = Learner("er-las", "mlp-norm", lr=0.1, batch=10, replay_batch=10)
+    by_hand = Learner()
     for part in (slice(7), slice(7, 17), slice(17, 27)):
         by_hand.learn(x[part], labels[part])
     assert Learner.load("dir").fingerprint() == by_hand.fingerprint()

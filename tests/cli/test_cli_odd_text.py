@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_tables import read_csv, rows, write
 from PIL import Image
 
 from evenstream import Learner
 from evenstream.printable import printable
-from small_runs import save_table
+from tests.helpers.live_tables import read_csv, rows, write
+from tests.helpers.small_runs import save_table
 
 ODD = ["\x1b[31mred", "[red]bold[/red]", "\x07bell\x9b2J", ":smile: \u202egnp.exe"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import small_runs
 from evenstream.plugins import import_plugins
+from tests.helpers import small_runs
 
 PLUGIN = Path(small_runs.__file__).parent / "own_plugin.py"
 EXPERIMENT = """

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_tables import read_csv, rows, write
 from PIL import Image
 
 from evenstream import Learner
+from tests.helpers.live_tables import read_csv, rows, write
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from evenstream.paper import descriptions, experiments
 from evenstream.run.workers import attempt
 from evenstream.sweep.backends import local
-from sweep_samples import write_experiment
-from table_samples import fill
+from tests.helpers.sweep_samples import write_experiment
+from tests.helpers.table_samples import fill
 
 
 @pytest.fixture(autouse=True)
@@ -273,7 +273,7 @@ def test_the_file_in_the_documentation_is_right(tmp_path):
     from evenstream.sweep.experiment_file import read_experiment
     from evenstream.sweep.plan import make_plan
 
-    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "sweeps.md").read_text(encoding="utf-8")
     file = tmp_path / "tau.toml"
     file.write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
     experiment = read_experiment(file)

@@ -133,7 +133,7 @@ class Mirror:
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(download, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(download, "PAUSE_SECONDS", 0)
     mirror = Mirror()
     thread = threading.Thread(target=mirror.server.serve_forever, args=(0.02,))
     thread.start()

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from generated_data import random_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,6 +7,7 @@ from evenstream.data import Dataset, from_arrays
 from evenstream.data.dataset import CoarseLabels
 from evenstream.data.split import stratified_split
 from evenstream.errors import DataError, InputError
+from tests.helpers.generated_data import random_images
 
 LABELS = [0, 0, 0, 1, 1, 1]
 

@@ -1,9 +1,9 @@
 """`evenstream data` on folders of images."""
 
 import pytest
-from generated_images import imagenet, tiny_imagenet
 
 from evenstream.cli.main import main
+from tests.helpers.generated_images import imagenet, tiny_imagenet
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ def test_tries_are_bounded(server, folder):
 
 
 def test_tries_begin_anew_whenever_much_has_come(server, folder, monkeypatch):
-    monkeypatch.setattr(download_module, "_WORTHWHILE", 1000)
+    monkeypatch.setattr(download_module, "WORTHWHILE", 1000)
     server.break_after = [1000] * 100
     assert fetch_from(server, folder).read_bytes() == CONTENT
     assert len(server.asked) == 101
@@ -237,7 +237,7 @@ def test_a_compressed_file_is_kept_as_it_is_sent(server, folder):
 
 
 def test_a_server_that_is_too_slow_is_given_up_and_the_part_kept(server, folder, monkeypatch):
-    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.3)
+    monkeypatch.setattr(download_module, "WINDOW_SECONDS", 0.3)
     server.drip = 0.02
     with pytest.raises(DataError, match=r"too slow: \d+ bytes in .* are kept; run the command aga"):
         fetch_from(server, folder)
@@ -248,7 +248,7 @@ def test_a_server_that_is_too_slow_is_given_up_and_the_part_kept(server, folder,
 
 
 def test_headers_that_come_byte_by_byte_are_not_waited_for(server, folder, monkeypatch):
-    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.3)
+    monkeypatch.setattr(download_module, "WINDOW_SECONDS", 0.3)
     server.drip_headers = 0.02
     with pytest.raises(DataError, match="too slow: no answer in"):
         fetch_from(server, folder)
@@ -256,7 +256,7 @@ def test_headers_that_come_byte_by_byte_are_not_waited_for(server, folder, monke
 
 
 def test_lengths_of_chunks_that_come_byte_by_byte_are_not_waited_for(server, folder, monkeypatch):
-    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.3)
+    monkeypatch.setattr(download_module, "WINDOW_SECONDS", 0.3)
     server.headers = {"Transfer-Encoding": "chunked"}
     server.files[f"/{NAME}"] = b"5;" + bytes(1000)
     server.drip = 0.02
@@ -265,8 +265,8 @@ def test_lengths_of_chunks_that_come_byte_by_byte_are_not_waited_for(server, fol
 
 
 def test_a_server_that_is_slow_but_not_too_slow_is_waited_for(server, folder, monkeypatch):
-    monkeypatch.setattr(download_module, "_WINDOW_SECONDS", 0.05)
-    monkeypatch.setattr(download_module, "_LEAST_RATE", 1)
+    monkeypatch.setattr(download_module, "WINDOW_SECONDS", 0.05)
+    monkeypatch.setattr(download_module, "LEAST_RATE", 1)
     server.files[f"/{NAME}"] = CONTENT[:50]
     server.drip = 0.005
     assert fetch_from(server, folder, size=50).stat().st_size == 50
@@ -311,7 +311,7 @@ def test_a_part_of_another_version_is_not_taken_even_if_the_server_does_not_care
 
 
 def test_a_server_that_begins_anew_each_time_does_not_go_on_for_ever(server, folder, monkeypatch):
-    monkeypatch.setattr(download_module, "_WORTHWHILE", 1000)
+    monkeypatch.setattr(download_module, "WORTHWHILE", 1000)
     server.tag, server.break_after = "", [5000, 1000] * 50
     with pytest.raises(DataError, match="broke off"):
         fetch_from(server, folder)

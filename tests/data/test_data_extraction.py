@@ -183,13 +183,13 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, folder):
 
 
 def test_the_documents_say_how_much_an_archive_may_hold():
-    document = Path(__file__).parents[2] / "docs" / "data.md"
-    limit = f"{extraction._ROOM >> 20} MiB and {extraction._RATIO} times its own size together"
+    document = Path(__file__).parents[2] / "docs" / "how-to" / "data.md"
+    limit = f"{extraction.ROOM >> 20} MiB and {extraction._RATIO} times its own size together"
     assert limit in document.read_text(encoding="utf-8")
 
 
 def test_many_empty_files_are_a_bomb_as_well(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(extraction, "_ROOM", 0)
+    monkeypatch.setattr(extraction, "ROOM", 0)
     names = {f"{number:04}": b"" for number in range(500)}
     with pytest.raises(AlteredFile, match="would unpack to more than"):
         extract(write_tar(tmp_path / "x.tar.gz", names), folder)
@@ -216,7 +216,7 @@ def test_a_changed_byte_is_noticed(tmp_path, folder, name):
 
 
 def test_zeros_without_end_behind_the_files_are_not_read(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(extraction, "_ROOM", 1 << 20)
+    monkeypatch.setattr(extraction, "ROOM", 1 << 20)
     path = write_tar(tmp_path / "x.tar.gz", GOOD)
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + bytes(5 << 20)))
     with pytest.raises(AlteredFile, match="would unpack to more than"):

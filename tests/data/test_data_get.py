@@ -6,7 +6,15 @@ import os
 from dataclasses import replace
 
 import pytest
-from generated_data import (
+
+from evenstream.data import checked_files as files_module
+from evenstream.data import (
+    get,
+    import_files,
+    load_dataset,
+)
+from evenstream.errors import DataError
+from tests.helpers.generated_data import (
     cifar10_files,
     cifar100_files,
     cifar_like,
@@ -16,14 +24,6 @@ from generated_data import (
     tar_bytes,
     write_files,
 )
-
-from evenstream.data import checked_files as files_module
-from evenstream.data import (
-    get,
-    import_files,
-    load_dataset,
-)
-from evenstream.errors import DataError
 
 
 def everything_under(folder):

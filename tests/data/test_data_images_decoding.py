@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from generated_images import picture, plain, save, truncated_jpeg
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from evenstream.data import decoding
 from evenstream.data.decoding import UnreadableImage, decode
+from tests.helpers.generated_images import picture, plain, save, truncated_jpeg
 
 TEAL = (10, 120, 200)
 
@@ -45,8 +45,8 @@ def test_the_shorter_side_is_resized(tmp_path, width, height, size):
 
 def test_a_jpeg_much_larger_is_decoded_at_a_part_of_its_size(tmp_path, monkeypatch):
     seen = []
-    to_rgb = decoding._to_rgb
-    monkeypatch.setattr(decoding, "_to_rgb", lambda image: to_rgb(seen.append(image.size) or image))
+    to_rgb = decoding.to_rgb
+    monkeypatch.setattr(decoding, "to_rgb", lambda image: to_rgb(seen.append(image.size) or image))
     smooth = picture(4, 6, 4).resize((1200, 800), Image.Resampling.BICUBIC)
     decoded = decode(save(smooth, tmp_path / "a.jpg", quality=95), 32)
     assert seen == [(150, 100)]  # an eighth, still more than twice the size
@@ -139,7 +139,7 @@ def test_decompression_bombs_are_unreadable(tmp_path, monkeypatch, limit):
 def test_the_limit_holds_where_pillows_is_off(tmp_path, monkeypatch):
     path = save(picture(0, 10, 10), tmp_path / "a.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    monkeypatch.setattr(decoding, "_MAX_PIXELS", 99)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 99)
     with pytest.raises(UnreadableImage, match="10x10 pixels are too many"):
         decode(path, 8)
 

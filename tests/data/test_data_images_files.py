@@ -4,11 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from generated_images import picture, read_rows, save, truncated_jpeg
 
 from evenstream.data import Dataset
 from evenstream.data.image_files import ImageFiles
 from evenstream.errors import DataError, InputError
+from tests.helpers.generated_images import picture, read_rows, save, truncated_jpeg
 
 
 @pytest.fixture

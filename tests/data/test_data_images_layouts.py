@@ -7,7 +7,15 @@ import traceback
 
 import numpy as np
 import pytest
-from generated_images import (
+
+from evenstream.data.image_files import ImageFiles
+from evenstream.data.images.image_folder import read_image_folder
+from evenstream.data.images.imagenet import read_imagenet
+from evenstream.data.images.inaturalist import read_inaturalist
+from evenstream.data.images.tiny_imagenet import read_tiny_imagenet
+from evenstream.data.pins import pin_folder
+from evenstream.errors import DataError, InputError
+from tests.helpers.generated_images import (
     SPECIES,
     folder_of_classes,
     imagenet,
@@ -18,14 +26,6 @@ from generated_images import (
     tiny_imagenet,
     truncated_jpeg,
 )
-
-from evenstream.data.image_files import ImageFiles
-from evenstream.data.images.image_folder import read_image_folder
-from evenstream.data.images.imagenet import read_imagenet
-from evenstream.data.images.inaturalist import read_inaturalist
-from evenstream.data.images.tiny_imagenet import read_tiny_imagenet
-from evenstream.data.pins import pin_folder
-from evenstream.errors import DataError, InputError
 
 READERS = {
     "folder": (lambda root: folder_of_classes(root, {"a": 4, "b": 4}), read_image_folder),

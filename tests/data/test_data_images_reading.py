@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-from generated_images import picture, read_rows, save
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from evenstream.data import reading
 from evenstream.data.image_files import ImageFiles
 from evenstream.data.reading import read_in_order
 from evenstream.errors import DataError
+from tests.helpers.generated_images import picture, read_rows, save
 
 N = 24
 
@@ -62,7 +62,7 @@ def no_thread_is_left():
 def test_same_as_reading_one_by_one(folder, wanted, ahead):
     files = ImageFiles(folder, [f"{number}.png" for number in range(N)], 8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_BYTES_AHEAD", ahead * 3 * 8 * 8)
+        patch.setattr(reading, "BYTES_AHEAD", ahead * 3 * 8 * 8)
         found = list(read_in_order(files, groups(*wanted)))
     assert [read.rows.tolist() for read in found] == wanted
     for read in found:
@@ -112,7 +112,7 @@ def test_an_unexpected_error_in_a_thread_surfaces_at_its_own_group(folder):
 
 def test_decoding_is_ahead_of_the_reader_but_bounded(folder, monkeypatch):
     ahead = reading._MOST_THREADS + 1
-    monkeypatch.setattr(reading, "_BYTES_AHEAD", ahead * 3 * 8 * 8)
+    monkeypatch.setattr(reading, "BYTES_AHEAD", ahead * 3 * 8 * 8)
     files = SlowFiles(folder, "skip")
     found = read_in_order(files, [np.array([row]) for row in range(N)])
     next(found)
@@ -125,7 +125,7 @@ def test_decoding_is_ahead_of_the_reader_but_bounded(folder, monkeypatch):
 
 
 def test_nothing_is_wanted_before_it_is_needed(folder, monkeypatch):
-    monkeypatch.setattr(reading, "_BYTES_AHEAD", 0)
+    monkeypatch.setattr(reading, "BYTES_AHEAD", 0)
     asked = []
 
     def wanted():

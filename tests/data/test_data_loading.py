@@ -7,16 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from generated_data import (
-    cifar10_files,
-    cifar100_files,
-    cifar_like,
-    idx_bytes,
-    mnist_files,
-    mnist_like,
-    statuses,
-    write_files,
-)
 
 from evenstream.data import (
     DATASETS,
@@ -29,6 +19,16 @@ from evenstream.data import (
     verify,
 )
 from evenstream.errors import DataError, InputError, UnknownName
+from tests.helpers.generated_data import (
+    cifar10_files,
+    cifar100_files,
+    cifar_like,
+    idx_bytes,
+    mnist_files,
+    mnist_like,
+    statuses,
+    write_files,
+)
 
 
 def test_digits_are_built_in_and_always_split_alike():
@@ -52,9 +52,9 @@ def test_digits_are_those_of_scikit_learn(monkeypatch):
     from sklearn.datasets import load_digits
 
     expected = load_digits()
-    assert np.array_equal(digits._read_bundled(), np.c_[expected.data, expected.target])
+    assert np.array_equal(digits.read_bundled(), np.c_[expected.data, expected.target])
     monkeypatch.setattr(digits, "FILE", Path("nowhere"))
-    assert np.array_equal(digits._read_bundled(), np.c_[expected.data, expected.target])
+    assert np.array_equal(digits.read_bundled(), np.c_[expected.data, expected.target])
 
 
 def test_listing_imports_neither_torch_nor_scikit_learn():

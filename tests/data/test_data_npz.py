@@ -7,10 +7,10 @@ import zipfile
 
 import numpy as np
 import pytest
-from generated_data import random_images
 
 from evenstream.data import load_dataset, npz
 from evenstream.errors import DataError
+from tests.helpers.generated_data import random_images
 
 
 def table(n=6, d=3):
@@ -142,7 +142,7 @@ def test_npz_of_another_compression_or_version_is_refused(tmp_path):
 
 
 def test_npz_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(npz, "_ROOM", 0)
+    monkeypatch.setattr(npz, "ROOM", 0)
     np.savez_compressed(tmp_path / "data.npz", x=np.zeros((1000, 200)), y=np.arange(1000) % 2)
     with pytest.raises(DataError, match="would unpack to 1 MB, more than"):
         load_dataset(tmp_path / "data.npz")

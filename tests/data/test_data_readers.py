@@ -2,11 +2,11 @@ import struct
 
 import numpy as np
 import pytest
-from generated_data import cifar_records, idx_bytes, random_images
 
 from evenstream.data.cifar import parse_cifar, parse_names
 from evenstream.data.idx import parse_idx, parse_images_and_labels
 from evenstream.errors import DataError
+from tests.helpers.generated_data import cifar_records, idx_bytes, random_images
 
 
 @pytest.mark.parametrize("shape", [(5,), (4, 28, 28), (2, 3, 4, 5)])

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from generated_data import tar_bytes
-from generated_images import imagenet, inaturalist, picture, save, tiny_imagenet
 
 from evenstream.data import DATASETS, get, import_files, list_datasets, load_dataset, verify
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.files import exclusive
+from tests.helpers.generated_data import tar_bytes
+from tests.helpers.generated_images import imagenet, inaturalist, picture, save, tiny_imagenet
 
 ZIP = "tiny-imagenet-200.zip"
 

@@ -6,7 +6,7 @@ import torch
 
 from evenstream import Learner
 from evenstream.errors import CheckpointError, InputError
-from small_streams import images, small
+from tests.helpers.small_streams import images, small
 
 LABELS = [0, 1] * 4
 
@@ -54,7 +54,7 @@ def test_its_randomness_is_the_learners():
 def test_saved_and_resumed(tmp_path):
     whole = feed(learner(), 5)
     feed(learner(), 2).save(tmp_path)
-    with pytest.raises(CheckpointError, match=r"augment of your own .*noise"):
+    with pytest.raises(CheckpointError, match=r"augment=.*noise.*load\(path, augment="):
         Learner.load(tmp_path)
     assert feed(Learner.load(tmp_path, augment=noise), 3, 2).fingerprint() == whole.fingerprint()
 
@@ -63,8 +63,12 @@ def test_saved_and_resumed(tmp_path):
     ("function", "message"),
     [
         (lambda x: x[:3], "must return a batch"),
+        (lambda x: x.expand(-1, 3, -1, -1), "must return a batch"),
         (lambda x: None, "must return a batch"),
         (lambda x: x.nothing, "fails: AttributeError"),
+        (lambda x: (255 * x).byte(), "must return floating point"),
+        (lambda x: x * 1j, "must return floating point"),
+        (lambda x: x.to("meta"), "on the device"),
     ],
 )
 def test_functions_that_cannot_be_used(function, message):

@@ -1,5 +1,7 @@
 """Saved and loaded learners go on bit for bit, from any point."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from evenstream import Learner
-from evenstream.errors import CheckpointError, EvenstreamError, NonFiniteLoss
+from evenstream import Learner, LogitAdjustedSoftmax
+from evenstream.errors import CheckpointError, EvenstreamError, NonFiniteLoss, UnknownName
 from evenstream.methods import ER, MIR
-from small_streams import (
+from evenstream.policies.rules import ArgMax
+from evenstream.policies.storing import Reservoir
+from tests.helpers.small_streams import (
     Bomb,
     Noisy,
     blobs,
@@ -169,6 +173,57 @@ def test_another_method_is_refused(tmp_path):
     method = MIR(subsample=9)
     loaded = Learner.load(tmp_path, method=method)
     assert loaded.method is method and loaded.text == "mir-las:subsample=9,window=2"
+
+
+class Halved(LogitAdjustedSoftmax):
+    pass
+
+
+class OtherReservoir(Reservoir):
+    pass
+
+
+@dataclass
+class Doubled(ArgMax):
+    name = ""
+    factor: float = 2.0
+
+
+@pytest.mark.parametrize(
+    ("part", "same", "others"),
+    [
+        ("criterion", lambda: Halved(tau=2), [lambda: Halved(tau=3), LogitAdjustedSoftmax]),
+        ("predict", lambda: Doubled(3.0), [Doubled, ArgMax]),
+        ("storing", OtherReservoir, [Reservoir]),
+    ],
+)
+def test_parts_of_ones_own_are_given_again(part, same, others, tmp_path):
+    learner = small("er", **{part: same()})
+    learner.save(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"{part}=.*load\(path, {part}="):
+        Learner.load(tmp_path)
+    for other in others:
+        with pytest.raises(CheckpointError, match=rf"made with {part}=.*, not with"):
+            Learner.load(tmp_path, **{part: other()})
+    assert Learner.load(tmp_path, **{part: same()}).fingerprint() == learner.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"criterion": LogitAdjustedSoftmax(tau=3)},
+        {"predict": ArgMax()},
+        {"optimizer": lambda groups: None},
+        {"augment": lambda x: x},
+        {"model": nn.Linear(5, 7)},
+        {"memory": 3},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_what_was_saved_cannot_be_replaced(given, tmp_path):
+    small("er-las", "mlp").save(tmp_path)
+    with pytest.raises((CheckpointError, UnknownName), match=next(iter(given))):
+        Learner.load(tmp_path, **given)
 
 
 def test_what_is_no_learner_is_refused(tmp_path):

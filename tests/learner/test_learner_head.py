@@ -17,7 +17,7 @@ from evenstream.core.optimizers import (
     replace_parameter,
 )
 from evenstream.errors import UnknownName
-from small_streams import class_stream, feed, parameters, same, small
+from tests.helpers.small_streams import class_stream, feed, parameters, same, small
 
 
 @given(sizes=st.lists(st.integers(0, 9), max_size=4), seed=st.integers(0, 99))

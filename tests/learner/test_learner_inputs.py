@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evenstream.core.memory import X
-from small_streams import DIM, Noisy, blobs, images, small
+from tests.helpers.small_streams import DIM, Noisy, blobs, images, small
 
 # ---- what may come in ----------------------------------------------------------------------------
 

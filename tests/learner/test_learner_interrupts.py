@@ -15,8 +15,17 @@ from torch import nn
 import evenstream
 from evenstream.interruption import stop_on_signal
 from evenstream.methods.er import ER
-from interrupts import SPECS, Alarm, campaign, raise_alarm
-from small_streams import DIM, Noisy, blobs, class_stream, feed, parameters, same, small
+from tests.helpers.interrupts import SPECS, Alarm, campaign, raise_alarm
+from tests.helpers.small_streams import (
+    DIM,
+    Noisy,
+    blobs,
+    class_stream,
+    feed,
+    parameters,
+    same,
+    small,
+)
 
 WHOLE = {"made", "not made"}
 

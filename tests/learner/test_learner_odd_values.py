@@ -1,5 +1,8 @@
 """Whatever is passed is taken or refused by an `EvenstreamError`; a refusal leaves no trace."""
 
+import inspect
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -7,19 +10,19 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.core import room
-from evenstream.errors import CheckpointError, InputError
-from evenstream.methods import ER
-from odd_values import ODD, refused_or_taken
-from small_streams import DIM, Noisy, blobs, class_stream, feed, images, small
+from evenstream.core.heads import HEADS, Cosine
+from evenstream.errors import CheckpointError, InputError, UnknownName
+from evenstream.methods import ER, METHODS
+from evenstream.policies.rules import RULES, MovingAverage
+from evenstream.streams.catalogue import SCENARIOS
+from evenstream.text import option_types
+from tests.helpers.odd_values import ODD, refused_or_taken
+from tests.helpers.small_streams import DIM, Noisy, blobs, class_stream, feed, images, small
 
-ARGUMENTS = [
-    *("method", "model", "memory", "lr", "batch", "replay_batch", "optimizer", "momentum"),
-    *("weight_decay", "seed", "device", "dtype", "augment", "mean", "std", "accumulate", "scope"),
-    *("head_size", "weights"),
-]
+PARTS = [*METHODS.values(), *RULES.values(), *HEADS.values(), *SCENARIOS.values()]
 
 
-@pytest.mark.parametrize("argument", ARGUMENTS)
+@pytest.mark.parametrize("argument", inspect.signature(Learner).parameters)
 def test_arguments_of_the_constructor(argument):
     x = images(2, channels=2) if argument in ("augment", "mean", "std") else blobs(2)[0]
     for value in ODD.values():
@@ -31,6 +34,36 @@ def test_arguments_of_the_constructor(argument):
             learner.fingerprint()
 
         refused_or_taken(use)
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if option_types(part)])
+def test_options_of_parts(part):
+    for option, kind in option_types(part).items():
+        for value in ODD.values():
+            taken = []
+            refused_or_taken(lambda o=option, v=value, t=taken: t.append(part(**{o: v})))
+            if taken and kind in (bool, int, float):  # it can be written down
+                assert type(getattr(taken[0], option)) is kind
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), Fraction(1, 2), torch.tensor(0.5)])
+def test_a_number_of_any_kind_is_a_number(number):
+    texts = {
+        Learner(ER(), head=Cosine(half), predict=MovingAverage(decay=half)).text
+        for half in (number, 0.5)
+    }
+    assert texts == {"er:head=cosine,head_scale=0.5@ema:decay=0.5"}
+
+
+def test_wrong_parts_are_named(tmp_path):
+    feed(small("er"), class_stream(2)).save(tmp_path)
+    for name in ("criterion", "head", "predict", "retrieval", "storing"):
+        with pytest.raises(InputError, match=f"{name} must be made from the class"):
+            Learner("er", **{name: ER()})
+        with pytest.raises(CheckpointError, match=f"leave {name}= out"):
+            Learner.load(tmp_path, **{name: ER()})
+    with pytest.raises(UnknownName, match="'lr'"):
+        Learner.load(tmp_path, lr=0.1)
 
 
 X2 = blobs(2)[0]
@@ -134,7 +167,7 @@ def test_what_there_is_no_room_for_is_refused_before_it_is_taken(options, messag
 
 def test_what_there_is_room_for_depends_on_the_machine(monkeypatch):
     row = 4 * DIM + 8
-    monkeypatch.setattr(room, "_bytes_left", lambda: 100 * row)
+    monkeypatch.setattr(room, "bytes_left", lambda: 100 * row)
     with pytest.raises(InputError, match="keep fewer"):
         small(memory=101).learn(*blobs(4))
     small(memory=100).learn(*blobs(4))

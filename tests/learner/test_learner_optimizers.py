@@ -1,13 +1,18 @@
 """Optimisers made by the user's own function, with groups, rates and schedulers."""
 
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.optim import SGD, AdamW
+from torch.optim import LBFGS, SGD, Adafactor, AdamW
 from torch.optim.lr_scheduler import (
     CosineAnnealingLR,
     LinearLR,
     MultiStepLR,
+    OneCycleLR,
     ReduceLROnPlateau,
     SequentialLR,
 )
@@ -16,7 +21,7 @@ from evenstream import Learner
 from evenstream.core.optimizers import OPTIMIZERS, register_optimizer
 from evenstream.errors import CheckpointError, InputError
 from evenstream.methods import ER
-from small_streams import Bomb, Noisy, class_stream, feed, parameters, same, small
+from tests.helpers.small_streams import Bomb, Noisy, class_stream, feed, parameters, same, small
 
 
 def one_rate(groups):
@@ -95,6 +100,92 @@ def test_saved_and_resumed_is_uninterrupted(factory, method, tmp_path):
     assert resumed.fingerprint() == whole.fingerprint() and rates(resumed) == rates(whole)
 
 
+def ends(groups):
+    """Its schedule is over after three steps."""
+    optimizer = SGD([p for group in groups.values() for p in group], np.float32(0.1))
+    return optimizer, OneCycleLR(optimizer, 0.1, total_steps=3, cycle_momentum=False)
+
+
+class Breaks(SGD):
+    """Changes weights and fails."""
+
+    steps = 0
+
+    def step(self, closure=None):
+        super().step()
+        self.steps += 1
+        self.param_groups[0]["counted"] = self.steps
+        if self.steps > 3:
+            raise RuntimeError("no more")
+
+
+def breaks(groups):
+    return Breaks([p for group in groups.values() for p in group], 0.1, momentum=0.9)
+
+
+@pytest.mark.parametrize("factory", [ends, breaks])
+def test_an_optimizer_or_a_scheduler_that_fails_leaves_no_trace(factory):
+    stream = class_stream(6)
+    learner = small("er-las", optimizer=factory)
+    made = 0
+    while made < 4:
+        before, (x, labels) = learner.fingerprint(), stream[made]
+        try:
+            learner.learn(x, labels)
+            made += 1
+        except InputError as error:
+            assert "fails: " in str(error)
+            break
+    assert 2 <= made <= 3
+    for x, labels in stream[made:]:
+        with pytest.raises(InputError, match="fails: "):
+            learner.learn(x, labels)
+        assert learner.fingerprint() == before and learner.step == made
+
+
+def numpys(groups):
+    """Rates and factors that JSON does not know."""
+    optimizer = SGD([p for group in groups.values() for p in group], Fraction(1, 10))
+    if groups["method"]:
+        return optimizer
+    return optimizer, LinearLR(optimizer, np.float32(0.5), total_iters=np.int64(4))
+
+
+def tensors(groups):
+    optimizer = AdamW([p for group in groups.values() for p in group], torch.tensor(0.01))
+    return optimizer if groups["method"] else (optimizer, MultiStepLR(optimizer, [2, 4], 0.5))
+
+
+@pytest.mark.parametrize("factory", [numpys, tensors])
+def test_rates_of_any_kind_can_be_saved_and_undone(factory, tmp_path):
+    stream, bomb = class_stream(8), Bomb()
+    whole = feed(small("er-las", bomb, optimizer=factory), stream[:5])
+    before = whole.fingerprint()
+    bomb.armed = True
+    with pytest.raises(FloatingPointError):
+        whole.learn(*stream[5])
+    bomb.armed = False
+    assert whole.fingerprint() == before
+    whole.save(tmp_path)
+    resumed = feed(Learner.load(tmp_path, Bomb(), optimizer=factory), stream[5:])
+    assert resumed.fingerprint() == feed(whole, stream[5:]).fingerprint()
+    assert all(type(rate) is float for rate in rates(resumed))
+
+
+def low_rank(groups):
+    return Adafactor([p for group in groups.values() for p in group], lr=0.01)
+
+
+def test_state_of_another_shape_than_its_weight(tmp_path):
+    stream = class_stream(8)
+    whole = feed(small("er-las", optimizer=low_rank, head_size=10), stream)
+    feed(small("er-las", optimizer=low_rank, head_size=10), stream[:4]).save(tmp_path)
+    resumed = feed(Learner.load(tmp_path, optimizer=low_rank), stream[4:])
+    assert resumed.fingerprint() == whole.fingerprint()
+    with pytest.raises(InputError, match="cannot grow with the head"):
+        feed(small("er-las", optimizer=low_rank), stream)
+
+
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_a_refused_step_leaves_rates_and_schedule_alone(factory):
     bomb = Bomb()
@@ -124,11 +215,23 @@ def test_a_refused_end_of_a_task_undoes_the_scheduler():
 
 def test_a_saved_function_must_be_given_again(tmp_path):
     feed(small("er", optimizer=two_rates), class_stream(2)).save(tmp_path)
-    with pytest.raises(CheckpointError, match=r"optimizer of your own .*two_rates.*optimizer="):
+    with pytest.raises(CheckpointError, match=r"optimizer=.*two_rates.*load\(path, optimizer="):
         Learner.load(tmp_path)
     with pytest.raises(CheckpointError, match=r"two_rates, not with .*cosine"):
         Learner.load(tmp_path, optimizer=cosine)
     assert rates(Learner.load(tmp_path, optimizer=two_rates)) == [1e-4, 1e-2]
+
+
+def with_rate(groups, lr):
+    return SGD([p for group in groups.values() for p in group], lr)
+
+
+def test_arguments_of_a_partial_function_are_compared(tmp_path):
+    feed(small("er", optimizer=partial(with_rate, lr=0.2)), class_stream(2)).save(tmp_path)
+    for other in (partial(with_rate, lr=0.3), partial(one_rate), with_rate):
+        with pytest.raises(CheckpointError, match=r"lr=0\.2"):
+            Learner.load(tmp_path, optimizer=other)
+    assert Learner.load(tmp_path, optimizer=partial(with_rate, lr=0.2)).lr == 0.2
 
 
 @pytest.mark.parametrize(
@@ -137,6 +240,10 @@ def test_a_saved_function_must_be_given_again(tmp_path):
         (lambda groups: 3, "must return a torch optimizer"),
         (lambda groups: groups["tail"], "fails: KeyError"),
         (lambda groups: (o := one_rate(groups), ReduceLROnPlateau(o)), "ReduceLROnPlateau"),
+        (lambda groups: (one_rate(groups), LinearLR(one_rate(groups))), "made for the optimizer"),
+        (lambda groups: LBFGS(groups["head"]), "LBFGS cannot make the steps"),
+        (lambda groups: SGD(groups["head"], 1e300), "lr is 1e[+]300"),
+        (lambda groups: SGD([{"params": groups["head"], "own": object()}], 0.1), "own is <object"),
     ],
 )
 def test_functions_that_make_none(factory, message):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenstream.errors import InputError
-from small_streams import Noisy, blobs, class_stream, feed, small
+from tests.helpers.small_streams import Noisy, blobs, class_stream, feed, small
 
 
 def test_predict_before_any_learn():

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from evenstream.errors import InputError
-from small_streams import blobs, class_stream, feed, small
+from tests.helpers.small_streams import blobs, class_stream, feed, small
 
 GIVEN = {"common": (0.7, 0.2, 0.1), "rare": (0.1, 0.3, 0.6)}  # P(x | class)
 STATES = np.eye(3, dtype=np.float32)

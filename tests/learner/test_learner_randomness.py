@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from evenstream import Learner
-from small_streams import Noisy, blobs, class_stream, feed, parameters, same, small
+from tests.helpers.small_streams import Noisy, blobs, class_stream, feed, parameters, same, small
 
 
 def test_same_seed_same_learner_other_seed_another():

@@ -13,7 +13,7 @@ from torch import nn
 from evenstream import EvenstreamError, Learner
 from evenstream.core.memory import X
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
-from small_streams import (
+from tests.helpers.small_streams import (
     DIM,
     Bomb,
     Noisy,

@@ -14,7 +14,16 @@ from evenstream.augment import Preprocess
 from evenstream.core.memory import X, Y
 from evenstream.core.rows import Rows, joint_view
 from evenstream.errors import InputError
-from small_streams import Noisy, blobs, class_stream, feed, images, parameters, same, small
+from tests.helpers.small_streams import (
+    Noisy,
+    blobs,
+    class_stream,
+    feed,
+    images,
+    parameters,
+    same,
+    small,
+)
 
 # ---- rows and memory -----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from evenstream import Learner
-from small_streams import DIM, Noisy, blobs, class_stream, feed, small
+from tests.helpers.small_streams import DIM, Noisy, blobs, class_stream, feed, small
 
 STREAM = class_stream(30)
 

@@ -9,7 +9,16 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError
-from small_streams import DIM, Noisy, blobs, class_stream, feed, parameters, same, small
+from tests.helpers.small_streams import (
+    DIM,
+    Noisy,
+    blobs,
+    class_stream,
+    feed,
+    parameters,
+    same,
+    small,
+)
 
 
 def test_frozen_parameters_stay():

@@ -9,7 +9,7 @@ import pytest
 
 from evenstream import Learner
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "streams.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "streams.md"
 BLOCK = re.compile(r"<!-- a test runs this block -->\n```python\n(.*?)```", re.DOTALL)
 
 
@@ -17,7 +17,7 @@ BLOCK = re.compile(r"<!-- a test runs this block -->\n```python\n(.*?)```", re.D
 def example(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("sensors").mkdir()
-    (source,) = BLOCK.findall(DOCUMENT.read_text(encoding="utf-8"))
+    *_, source = BLOCK.findall(DOCUMENT.read_text(encoding="utf-8"))
     Path("example.py").write_text(source, encoding="utf-8")
     assert len([line for line in source.splitlines() if line.strip()]) < 20
 

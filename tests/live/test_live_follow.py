@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from live_samples import Numbered, fresh, outcome, stream
 
 from evenstream import Learner, follow
 from evenstream.checkpoint import has_checkpoint
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.live import following
-from small_runs import read_events
-from small_streams import DIM, feed, small
+from tests.helpers.live_samples import Numbered, fresh, outcome, stream
+from tests.helpers.small_runs import read_events
+from tests.helpers.small_streams import DIM, feed, small
 
 
 def test_following_is_learning_batch_by_batch(tmp_path):
@@ -81,7 +81,7 @@ def test_a_stream_that_raises_is_saved_and_gone_on_with_exactly(tmp_path, at):
 
 def test_killed_equals_uninterrupted(tmp_path):
     """SIGKILL between batches and at each moment of a save, by the harness."""
-    harness = Path(__file__).parent / "live_kill_harness.py"
+    harness = Path(__file__).parents[1] / "helpers" / "live_kill_harness.py"
     command = [sys.executable, str(harness), str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -126,7 +126,7 @@ def test_a_second_signal_in_a_step_stops_at_once_and_saves_nothing_half_done(tmp
                 os.kill(os.getpid(), signal.SIGINT)
             return result
 
-    learner = Impatient("er-las", memory=12, replay_batch=4, lr=0.05, dtype="float32")
+    learner = Impatient("er-las", "mlp", memory=12, replay_batch=4, lr=0.05, dtype="float32")
     with pytest.raises(KeyboardInterrupt):
         follow(learner, stream(), tmp_path / "out", checkpoint_every=2)
     assert Learner.load(tmp_path / "out").step == 4
@@ -528,3 +528,12 @@ def test_the_log_of_an_endless_stream_does_not_fill_the_disk(tmp_path, monkeypat
     files = sorted(path.name for path in (tmp_path / "out").glob("events-*"))
     assert len(files) == 2 and "events-0001.jsonl" not in files
     assert [event["step"] for event in read_events(tmp_path / "out")][-1] == 24
+
+
+def test_a_learner_that_chose_its_network_goes_on_with_it(tmp_path):
+    follow(Learner(), stream()[:3], tmp_path)
+    again = Learner()
+    follow(again, stream(), tmp_path)
+    assert again.model == "normalised-mlp" and again.lr == 0.003
+    with pytest.raises(InputError, match="other options"):
+        follow(Learner(lr=0.5), stream(), tmp_path)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evenstream import networks
-from small_streams import feed, small
+from tests.helpers.small_streams import feed, small
 
 SCALE = np.array([1e-6, 1.0, 1e3, 1e6, 50.0])
 SHIFT = np.array([0.0, 0.0, -5e3, 3e7, 1e5])

@@ -1,10 +1,10 @@
 """Whatever `follow` is given is taken or refused by an `EvenstreamError`."""
 
 import pytest
-from live_samples import fresh, stream
 
 from evenstream import follow
-from odd_values import ODD, refused_or_taken
+from tests.helpers.live_samples import fresh, stream
+from tests.helpers.odd_values import ODD, refused_or_taken
 
 ARGUMENTS = ["learner", "stream", "folder", "name", "checkpoint_every", "refused", "on_step"]
 

@@ -89,7 +89,7 @@ def test_a_fast_producer_is_not_read_far_ahead():
 
 
 def test_rows_may_wait_for_ever_and_silence_is_told(monkeypatch):
-    monkeypatch.setattr(pipe, "_TICK_SECONDS", 0.05)
+    monkeypatch.setattr(pipe, "TICK_SECONDS", 0.05)
 
     def slow():
         time.sleep(0.3)

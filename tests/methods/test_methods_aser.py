@@ -10,14 +10,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import LabelledRows, next_step, watch_groups
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evenstream.core.memory import Memory, X, Y
 from evenstream.methods.aser import AdversarialShapley, HighestShapleyValues, features
 from evenstream.methods.parts.shapley import knn_shapley, squared_distances
-from small_streams import Noisy, class_stream, feed, images, parameters, small
+from tests.helpers.method_samples import LabelledRows, next_step, watch_groups
+from tests.helpers.small_streams import Noisy, class_stream, feed, images, parameters, small
 
 # ---- KNN-Shapley ---------------------------------------------------------------------------------
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import watch_groups
 from torch import nn
 
 from evenstream.core.memory import X
 from evenstream.methods.parts.balanced import balanced_slots, slots_per_class
-from small_streams import class_stream, feed, parameters, same, small
+from tests.helpers.method_samples import watch_groups
+from tests.helpers.small_streams import class_stream, feed, parameters, same, small
 
 
 def trained_labels(learner, stream):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import Group, assert_value, step_of, watch_groups
-from task_samples import BATCH, after_tasks, stored, task_data, train
 
 from evenstream.core.memory import X, Y
 from evenstream.errors import InputError
 from evenstream.methods.bic import BiC, loss_weights
 from evenstream.policies.rules.bias_correction import BiasCorrected, fit_bias
-from small_streams import DIM, Noisy, parameters, same, small
+from tests.helpers.method_samples import Group, assert_value, step_of, watch_groups
+from tests.helpers.small_streams import DIM, Noisy, parameters, same, small
+from tests.helpers.task_samples import BATCH, after_tasks, stored, task_data, train
 
 
 @pytest.mark.parametrize(

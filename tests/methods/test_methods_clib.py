@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from method_samples import LabelledRows
 from torch import nn
 
 from evenstream.core.memory import Memory, X, Y
 from evenstream.methods.clib import LeastImportantOfTheLargestClass, refreshed_importance
-from small_streams import Noisy, class_stream, feed, images, parameters, same, small
+from tests.helpers.method_samples import LabelledRows
+from tests.helpers.small_streams import Noisy, class_stream, feed, images, parameters, same, small
 
 
 def test_clib_worked_refresh():

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from contrast_samples import colour_stream, image_learner
-from method_samples import watch_groups
 
 from evenstream import Learner
 from evenstream.testing import Backbone, make_learner, toy_stream
-from small_streams import feed as learn_all
-from small_streams import parameters, same
+from tests.helpers.contrast_samples import colour_stream, image_learner
+from tests.helpers.method_samples import watch_groups
+from tests.helpers.small_streams import feed as learn_all
+from tests.helpers.small_streams import parameters, same
 
 
 @pytest.mark.parametrize("method", ["scr", "pcr"])

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from evenstream import Learner
+from evenstream import Frozen, Learner
 from evenstream.composition import compose
 from evenstream.core.heads import Linear
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.priors import SlidingWindow
-from small_streams import DIM, small
+from tests.helpers.small_streams import DIM, small
 
 
 class Counted(nn.Module):
@@ -81,6 +81,67 @@ def test_forwards_of_a_step(spec, expected):
     assert Counted.forwards == expected
 
 
+H = 3 * 4 / (3 * 4 + 3 * DIM)
+"""The head's share of the work: four classes on three features, which have a layer of their own."""
+
+
+@pytest.mark.parametrize(
+    ("spec", "passes", "aside"),
+    [
+        ("fine-tune", 3 * B, 0),
+        ("er", 3 * (B + M), 0),
+        ("er-las@ema", 3 * (B + M), B),
+        ("er-las@ema:mix=0.5", 3 * (B + M), 2 * B),
+        ("der++", 3 * (B + 2 * M), 0),
+        ("clib:period=1", 3 * (B + M) + 12, B),
+        ("ss-il:refresh=1", 4 * (B + M), 0),
+        ("er-obc", 3 * (B + M) + M * (1 + 2 * H), 0),
+        # the virtual step, both looks at the candidates, and the step
+        ("mir:subsample=8", 3 * B + 2 * 8 + 3 * (B + M), 0),
+        ("ocs:gradients=full", 3 * (B + M) + 3 * (B // 2 + M), 0),
+        ("ocs", B + M + 3 * (B // 2 + M), 0),
+        ("aser:per_class=12", 2 * (12 + B) * (1 - H) + 3 * (B + M), 0),
+    ],
+)
+def test_image_passes_of_a_step(spec, passes, aside):
+    learner = small(spec, Counted(), memory=12, batch=B, replay_batch=M)
+    x = np.random.default_rng(0).normal(size=(40, DIM)).astype(np.float32)
+    learner.learn(x, [0, 1, 2, 3] * 10)
+    before = learner.passes.count, learner.passes.aside
+    learner.learn(x[:B], [2, 3, 2, 3])
+    assert learner.passes.count - before[0] == pytest.approx(passes)
+    assert learner.passes.aside - before[1] == pytest.approx(aside)
+
+
+def test_a_frozen_backbone_has_no_backward():
+    learner = small("fine-tune", Counted().requires_grad_(False), memory=0, head_size=4)
+    learner.learn(np.zeros((5, DIM), np.float32), [0, 1, 2, 3, 0])
+    assert learner.passes.count == pytest.approx(5 * (1 + 2 * H))
+
+
+def test_a_frozen_part_in_front_counts_its_forward_once_for_each_arriving_row():
+    encoder = nn.Linear(DIM, 8)
+    learner = Learner("er", Frozen(encoder), memory=6, replay_batch=6, dtype="float32")
+    x = np.random.default_rng(0).normal(size=(6, DIM)).astype(np.float32)
+    learner.learn(x, [0, 1] * 3)
+    front, head = 8 * DIM, 8 * 2
+    passes = 6 * front + 3 * 6 * head
+    assert learner.passes.count == pytest.approx(passes / (front + head))
+    learner.learn(x, [0, 1] * 3)
+    passes += 6 * front + 3 * 12 * head  # the stored rows are features already
+    assert learner.passes.count == pytest.approx(passes / (front + head))
+
+
+@pytest.mark.parametrize(("mode", "factor"), [("micro", 1), ("repeat", 3)])
+def test_image_passes_of_several_steps(mode, factor):
+    learner = small("er", memory=12, batch=6, replay_batch=6, steps=3, step_rows=mode)
+    x = np.random.default_rng(0).normal(size=(12, DIM)).astype(np.float32)
+    learner.learn(x, [0, 1] * 6)
+    before = learner.passes.count
+    learner.learn(x[:6], [0, 1] * 3)
+    assert learner.passes.count - before == pytest.approx(factor * 3 * 12)
+
+
 DEFAULTS = {
     "er": {"reduction": "mean", "forwards": "joint"},
     "der++": {"alpha": 0.1, "beta": 0.5, "distance": "mean"},
@@ -119,8 +180,9 @@ def test_defaults_stay(name):
 
 def test_defaults_of_the_loop_are_the_papers():
     options = inspect.signature(Learner).parameters
+    chosen = Learner("er", "mlp").options
     assert {
-        name: options[name].default
+        name: getattr(chosen, name)
         for name in ("lr", "batch", "replay_batch", "optimizer", "momentum", "weight_decay")
     } == {
         "lr": 0.03,

@@ -5,14 +5,21 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import Group, assert_value, by_tasks, fixed_teacher, normed, step_of
 
 from evenstream import Learner, LogitAdjustedSoftmax
 from evenstream.composition import compose
 from evenstream.errors import InputError
 from evenstream.methods.parts.distillation import distillation
 from evenstream.methods.parts.geodesic import geodesic_distance
-from small_streams import Noisy, class_stream, feed, images, parameters, same, small
+from tests.helpers.method_samples import (
+    Group,
+    assert_value,
+    by_tasks,
+    fixed_teacher,
+    normed,
+    step_of,
+)
+from tests.helpers.small_streams import Noisy, class_stream, feed, images, parameters, same, small
 
 NEW, OLD = torch.tensor([[1.0, 2, 0, 3]]), torch.tensor([[2.0, 1, 0]])  # the teacher knows three
 

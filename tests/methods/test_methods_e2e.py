@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import Group, assert_value, numpy_loss, softmax, step_of
-from task_samples import BATCH, after_tasks, task_data, train
 
 from evenstream import Learner
 from evenstream.composition import compose
@@ -19,7 +17,9 @@ from evenstream.errors import InputError
 from evenstream.methods.e2e import E2E, yes_or_no
 from evenstream.methods.parts.distillation import distillation
 from evenstream.methods.parts.taskwise import balanced_batches
-from small_streams import DIM, Noisy, parameters, same, small
+from tests.helpers.method_samples import Group, assert_value, numpy_loss, softmax, step_of
+from tests.helpers.small_streams import DIM, Noisy, parameters, same, small
+from tests.helpers.task_samples import BATCH, after_tasks, task_data, train
 
 
 def test_the_two_forms_of_e2e():

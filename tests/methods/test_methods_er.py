@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from method_samples import Group, assert_value, numpy_loss, step_of
 from torch import nn
 
 from evenstream import LogitAdjustedSoftmax
 from evenstream.composition import compose
-from small_streams import class_stream, feed, images, parameters, same, small
+from tests.helpers.method_samples import Group, assert_value, numpy_loss, step_of
+from tests.helpers.small_streams import class_stream, feed, images, parameters, same, small
 
 INCOMING = [[1.0, 0, 2], [0, 3, 1], [1, 1, 0]], [2, 0, 2]
 REPLAYED = [[0.5, 0, 1]], [1]

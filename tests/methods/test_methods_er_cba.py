@@ -6,13 +6,23 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import EXACT, Group, assert_value, next_step, step_of
 from torch import nn
 
 from evenstream.composition import compose
 from evenstream.errors import InputError
 from evenstream.methods.er_cba import Adaptor, outer_loss
-from small_streams import DIM, Noisy, blobs, class_stream, feed, parameters, same, small
+from evenstream.policies.retrieval import Retrieval
+from tests.helpers.method_samples import EXACT, Group, assert_value, next_step, step_of
+from tests.helpers.small_streams import (
+    DIM,
+    Noisy,
+    blobs,
+    class_stream,
+    feed,
+    parameters,
+    same,
+    small,
+)
 
 
 def worked_adaptor():
@@ -188,8 +198,11 @@ def test_er_cba_starts_once_the_memory_holds_a_class_that_is_not_in_the_batch():
 
 
 def test_er_cba_may_start_because_of_a_class_that_was_not_replayed():
-    fourth = SimpleNamespace(pick=lambda step, _: step.fetch(torch.tensor([3])[: len(step.memory)]))
-    learner = small("er-cba:period=1", memory=40, retrieval=fourth)
+    class Fourth(Retrieval):
+        def pick(self, step, count):
+            return step.fetch(torch.tensor([3])[: len(step.memory)])
+
+    learner = small("er-cba:period=1", memory=40, retrieval=Fourth())
     x, _ = blobs(4)
     learner.learn(x, [0, 0, 0, 1])
     assert moves(learner, [(x, [1, 1, 1, 1])]) == [2]

@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import EXACT, assert_value, next_step, normed
 from torch import nn
 
 from evenstream import Learner
 from evenstream.core.memory import Y
 from evenstream.errors import NonFiniteLoss
-from small_streams import Bomb, blobs, class_stream, feed, images, parameters, same, small
+from tests.helpers.method_samples import EXACT, assert_value, next_step, normed
+from tests.helpers.small_streams import (
+    Bomb,
+    blobs,
+    class_stream,
+    feed,
+    images,
+    parameters,
+    same,
+    small,
+)
 
 
 def body_of(weights):

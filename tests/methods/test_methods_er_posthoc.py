@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from method_samples import by_tasks, watch_groups
 from torch import nn
 
 from evenstream.composition import compose
 from evenstream.errors import InputError
-from small_streams import blobs, class_stream, feed, parameters, same, small
+from tests.helpers.method_samples import by_tasks, watch_groups
+from tests.helpers.small_streams import blobs, class_stream, feed, parameters, same, small
 
 
 def test_er_posthoc_subtracts_the_log_frequencies_of_the_trained_rows():

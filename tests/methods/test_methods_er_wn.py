@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import linear
 from torch import nn
 
 from evenstream.composition import compose
-from small_streams import blobs, class_stream, feed, parameters, same, small
+from tests.helpers.method_samples import linear
+from tests.helpers.small_streams import blobs, class_stream, feed, parameters, same, small
 
 
 def scores_of(rule, network, features):

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import assert_value, linear, normed
 
 from evenstream.composition import compose
 from evenstream.core.classifier import Classifier
@@ -17,7 +16,8 @@ from evenstream.core.heads import GrowingHead
 from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods.ewc import add_penalties
 from evenstream.methods.parts.fisher import fisher_diagonal, quadratic_penalty, rows_at_once
-from small_streams import DIM, Noisy, class_stream, feed, parameters, same, small
+from tests.helpers.method_samples import assert_value, linear, normed
+from tests.helpers.small_streams import DIM, Noisy, class_stream, feed, parameters, same, small
 
 # ---- the Fisher information ----------------------------------------------------------------------
 

@@ -69,14 +69,15 @@ def test_lucky_classes_are_random_when_there_are_more_than_room():
 @given(seed=st.integers(0, 30), n=st.integers(1, 9), count=st.integers(1, 9))
 def test_herding_greedily_keeps_the_mean(seed, n, count):
     points = F.normalize(torch.randn(n, 4, generator=generator(seed), dtype=torch.float64), dim=1)
-    left, expected = list(range(n)), []
-    while left and len(expected) < count:
-        best = min(
-            left, key=lambda i: float((points.mean(0) - points[[*expected, i]].mean(0)).norm())
-        )
-        left.remove(best)
-        expected.append(best)
-    assert herd(points, count).tolist() == expected
+
+    def distance(chosen):
+        return float((points.mean(0) - points[chosen].mean(0)).norm())
+
+    herded = herd(points, count).tolist()
+    assert len(set(herded)) == len(herded) == min(n, count)
+    for k, chosen in enumerate(herded):  # ties may go either way
+        best = min(distance([*herded[:k], i]) for i in range(n) if i not in herded[:k])
+        assert distance([*herded[:k], chosen]) <= best + 1e-12
 
 
 def test_herding_goes_class_by_class_and_ignores_the_features_length():

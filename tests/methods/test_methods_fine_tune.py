@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from evenstream.composition import compose
-from small_streams import class_stream, feed, parameters, same, small
+from tests.helpers.small_streams import class_stream, feed, parameters, same, small
 
 
 def test_fine_tuning_has_no_memory_and_starts_as_er():

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from method_samples import softmax
-from task_samples import BATCH, after_tasks, task_data, train
 
 from evenstream.core.memory import X, Y
 from evenstream.core.outputs import plain_outputs
 from evenstream.errors import InputError
-from small_streams import blobs, parameters, same, small
+from tests.helpers.method_samples import softmax
+from tests.helpers.small_streams import blobs, parameters, same, small
+from tests.helpers.task_samples import BATCH, after_tasks, task_data, train
 
 
 def test_il2m_trains_as_er_and_predicts_as_er_in_the_first_task():

@@ -8,7 +8,7 @@ import pytest
 
 from evenstream.methods import METHODS
 
-HARNESS = Path(__file__).parent.parent / "run" / "kill_harness.py"
+HARNESS = Path(__file__).parents[1] / "helpers" / "kill_harness.py"
 
 
 @pytest.mark.slow

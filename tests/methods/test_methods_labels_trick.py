@@ -5,13 +5,13 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import Group, assert_value, step_of
 
 from evenstream import LogitAdjustedSoftmax
 from evenstream.cli.main import main
 from evenstream.composition import compose
 from evenstream.errors import InputError
-from small_streams import blobs, class_stream, feed, parameters, same, small
+from tests.helpers.method_samples import Group, assert_value, step_of
+from tests.helpers.small_streams import blobs, class_stream, feed, parameters, same, small
 
 
 def trick(logits, labels):

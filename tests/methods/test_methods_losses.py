@@ -8,15 +8,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from method_samples import (
-    EXACT,
-    Group,
-    assert_value,
-    by_tasks,
-    fixed_teacher,
-    numpy_loss,
-    step_of,
-)
 from torch import nn
 
 from evenstream import Learner
@@ -26,7 +17,26 @@ from evenstream.methods.er_cbl import class_weights, focal_losses
 from evenstream.methods.parts.distillation import distillation
 from evenstream.methods.parts.frozen_statistics import frozen_statistics
 from evenstream.policies.criteria import LogitAdjustedSoftmax
-from small_streams import DIM, Noisy, blobs, class_stream, feed, images, parameters, same, small
+from tests.helpers.method_samples import (
+    EXACT,
+    Group,
+    assert_value,
+    by_tasks,
+    fixed_teacher,
+    numpy_loss,
+    step_of,
+)
+from tests.helpers.small_streams import (
+    DIM,
+    Noisy,
+    blobs,
+    class_stream,
+    feed,
+    images,
+    parameters,
+    same,
+    small,
+)
 
 NOTHING = Group(np.zeros((0, 4)), [])
 

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import Group, assert_value, fixed_teacher, step_of
-from task_samples import after_tasks, task_data, train
 from torch import nn
 
 from evenstream import Learner
@@ -16,7 +14,9 @@ from evenstream.core.outputs import plain_outputs
 from evenstream.methods.lucir import adaptation
 from evenstream.methods.lucir_full import LUCIRFull, imprinted, margin_ranking
 from evenstream.networks.resnet import ResNet
-from small_streams import Noisy, images, parameters, small
+from tests.helpers.method_samples import Group, assert_value, fixed_teacher, step_of
+from tests.helpers.small_streams import Noisy, images, parameters, small
+from tests.helpers.task_samples import after_tasks, task_data, train
 
 OPTIMIZERS = [
     {"momentum": 0.9, "weight_decay": 0.01},

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import watch_groups
 from torch import nn
 
 from evenstream.errors import InputError
-from small_streams import DIM, blobs, class_stream, feed, parameters, same, small
+from tests.helpers.method_samples import watch_groups
+from tests.helpers.small_streams import DIM, blobs, class_stream, feed, parameters, same, small
 
 
 def test_mro_never_looks_at_the_incoming_images():

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from contrast_samples import LABELS, VIEWS, colour_stream, image_learner, random_views, seeds, sizes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from method_samples import assert_value, watch_groups
 
 from evenstream import Learner
 from evenstream.errors import InputError
@@ -18,8 +16,18 @@ from evenstream.methods.parts.contrast import nt_new, nt_same
 from evenstream.methods.parts.projection import PROJECTION
 from evenstream.methods.parts.rotations import pseudo_labels, rotations
 from evenstream.testing import feed, toy_stream
-from small_streams import feed as learn_all
-from small_streams import images, same, small
+from tests.helpers.contrast_samples import (
+    LABELS,
+    VIEWS,
+    colour_stream,
+    image_learner,
+    random_views,
+    seeds,
+    sizes,
+)
+from tests.helpers.method_samples import assert_value, watch_groups
+from tests.helpers.small_streams import feed as learn_all
+from tests.helpers.small_streams import images, same, small
 
 # ---- OCM's losses --------------------------------------------------------------------------------
 

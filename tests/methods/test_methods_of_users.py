@@ -17,7 +17,7 @@ from evenstream.methods.er import ER, Replay
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.rules import ArgMax
 from evenstream.testing import check_las_form_differs
-from small_streams import DIM, blobs, class_stream, feed, images, small
+from tests.helpers.small_streams import DIM, blobs, class_stream, feed, images, small
 
 # ---- networks ------------------------------------------------------------------------------------
 

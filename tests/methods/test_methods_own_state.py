@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
-from own_methods import NAMES, OPTIMIZERS, Teacher, named
 from torch import nn
 
 from evenstream import Learner
@@ -15,7 +14,8 @@ from evenstream.core.heads import GrowingHead
 from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods import Method
 from evenstream.policies.criteria import LogitAdjustedSoftmax
-from small_streams import (
+from tests.helpers.own_methods import NAMES, OPTIMIZERS, Teacher, named
+from tests.helpers.small_streams import (
     Noisy,
     blobs,
     class_stream,

@@ -3,10 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from contrast_samples import seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from method_samples import watch_groups
 from torch import nn
 
 from evenstream import LogitAdjustedSoftmax
@@ -14,7 +12,9 @@ from evenstream.composition import compose
 from evenstream.core.heads import cosines
 from evenstream.errors import InputError
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
-from small_streams import parameters
+from tests.helpers.contrast_samples import seeds
+from tests.helpers.method_samples import watch_groups
+from tests.helpers.small_streams import parameters
 
 
 def proxy_loss(features, proxies, labels, temperature):

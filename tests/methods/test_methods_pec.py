@@ -20,7 +20,7 @@ from evenstream.methods.parts.imitation import (
     stack_weights,
 )
 from evenstream.streams.catalogue import STREAMS
-from small_streams import blobs, class_stream, feed, same, small
+from tests.helpers.small_streams import blobs, class_stream, feed, same, small
 
 # ---- the networks of PEC -------------------------------------------------------------------------
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from own_methods import named
 
 from evenstream.core.memory import X, Y
 from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods import Method
 from evenstream.methods.er import ER
 from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
-from small_streams import (
+from tests.helpers.own_methods import named
+from tests.helpers.small_streams import (
     DIM,
     blobs,
     class_stream,

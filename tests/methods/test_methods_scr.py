@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from contrast_samples import LABELS, VIEWS, random_views, seeds, sizes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from method_samples import assert_value, watch_groups
 from torch.nn.utils import parameters_to_vector
 
 from evenstream.composition import compose
@@ -17,7 +15,9 @@ from evenstream.errors import InputError
 from evenstream.methods.parts.contrast import supervised_contrastive
 from evenstream.methods.parts.projection import PROJECTION
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
-from small_streams import parameters, same
+from tests.helpers.contrast_samples import LABELS, VIEWS, random_views, seeds, sizes
+from tests.helpers.method_samples import assert_value, watch_groups
+from tests.helpers.small_streams import parameters, same
 
 # ---- the supervised contrastive loss -------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
-from own_methods import NAMES, OPTIMIZERS, named
 
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName
 from evenstream.methods.er import ER
 from evenstream.policies.storing import Placement, Storing, reservoir_slots
-from small_streams import (
+from tests.helpers.own_methods import NAMES, OPTIMIZERS, named
+from tests.helpers.small_streams import (
     Noisy,
     blobs,
     class_stream,
@@ -67,8 +67,8 @@ def test_the_head_alone_is_trained():
 @pytest.mark.parametrize("labels", [["class 0"] * 4, ["new", "class 0", "newer", "class 1"]])
 def test_a_failure_after_the_main_update_undoes_it(options, second, labels):
     stream = class_stream(8)
-    learner = feed(small(TwoSteps(second), Noisy(), **options), stream[:4])
-    twin = feed(small(TwoSteps(second), Noisy(), **options), stream[:4])
+    learner = feed(small(TwoSteps(second=second), Noisy(), **options), stream[:4])
+    twin = feed(small(TwoSteps(second=second), Noisy(), **options), stream[:4])
     learner.method.explode = True
     refused(learner, lambda: learner.learn(stream[4][0], labels), NonFiniteLoss)
     refused(learner, lambda: learner.learn(stream[4][0], labels), NonFiniteLoss)

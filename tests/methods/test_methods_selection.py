@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import EXACT, Group, by_tasks, linear, next_step, normed, watch_groups
 from torch import nn
 
 from evenstream import Learner
@@ -25,7 +24,16 @@ from evenstream.methods.parts.per_sample import (
 )
 from evenstream.methods.parts.virtual_step import losses_with, virtual_parameters
 from evenstream.policies.retrieval import Uniform
-from small_streams import Noisy, class_stream, feed, parameters, same, small
+from tests.helpers.method_samples import (
+    EXACT,
+    Group,
+    by_tasks,
+    linear,
+    next_step,
+    normed,
+    watch_groups,
+)
+from tests.helpers.small_streams import Noisy, class_stream, feed, parameters, same, small
 
 # ---- MIR -----------------------------------------------------------------------------------------
 
@@ -61,8 +69,8 @@ def test_mir_order_of_the_worked_example(monkeypatch, mode):
 def test_mir_without_a_virtual_step_keeps_the_order_of_the_draw():
     """All scores are 0, and the sort is stable."""
     learner = feed(small("mir", normed(), memory=12), class_stream(6))
+    learner.lr = 0.0
     step = next_step(learner, *class_stream(7)[-1])
-    step.lr = 0.0
     state = learner.randomness.state()
     picked = MaximallyInterfered(8).pick(step, 4).slots
     learner.randomness.load_state(state)

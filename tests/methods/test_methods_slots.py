@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from own_methods import named
 from torch import nn
 
 from evenstream.core.memory import X, Y
@@ -16,7 +15,8 @@ from evenstream.methods.er import ER
 from evenstream.policies.retrieval import Retrieval, Uniform
 from evenstream.policies.rules import InferenceRule
 from evenstream.policies.storing import Placement, Storing
-from small_streams import (
+from tests.helpers.own_methods import named
+from tests.helpers.small_streams import (
     blobs,
     class_stream,
     feed,

@@ -3,8 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from method_samples import normed, watch_groups
-from task_samples import BATCH, after_tasks, stored, task_data, train
 
 from evenstream.core.memory import X, Y
 from evenstream.core.outputs import plain_outputs
@@ -12,7 +10,9 @@ from evenstream.core.part import TaskData
 from evenstream.errors import InputError
 from evenstream.methods.parts.exemplars import herd
 from evenstream.methods.parts.taskwise import refill_by_class
-from small_streams import DIM, Noisy, parameters, same, small
+from tests.helpers.method_samples import normed, watch_groups
+from tests.helpers.small_streams import DIM, Noisy, parameters, same, small
+from tests.helpers.task_samples import BATCH, after_tasks, stored, task_data, train
 
 TASKWISE = ["bic:bias_epochs=5", "e2e:fine_tune_epochs=2", "lucir-full:hardest=1"]
 

@@ -11,7 +11,7 @@ from evenstream.paper import experiments
 from evenstream.paper.catalogue import _notes
 from evenstream.paper.report import background, collect
 from evenstream.report.experiments import write_tables
-from table_samples import write_run
+from tests.helpers.table_samples import write_run
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -117,9 +117,10 @@ def test_committed_runs_are_found_and_beside_the_paper(tmp_path):
     assert {0, 1, 2} <= set(er.values) & set(las.values)
     (gain,) = [g for g in gains.gains if g.cell == las.cell and g.scale == "cpu"]
     assert [each.mean for each in gain.stated] == [7.2]
-    free = {each.cell["method"]: each for each in found["rehearsal-free"].measured}
+    measured = found["rehearsal-free"].measured
+    free = {each.cell["method"]: each for each in measured if each.scale == "general"}
     assert free.keys() >= {"lwf", "ewc", "labels-trick", "las"}
-    assert len(free["lwf"].values) >= 5 and free["lwf"].scale == "paper"
+    assert len(free["lwf"].values) >= 5
     (described,) = contents.further
     assert "which is missing" in described.text
     text = write_tables(contents, tmp_path / "report").read_text()
@@ -206,6 +207,6 @@ def test_the_documented_summary_is_that_of_the_stored_runs(tmp_path):
         spec := importlib.util.spec_from_file_location("x", path)
     )
     spec.loader.exec_module(tool)
-    text = (RESULTS.parent / "results.md").read_text(encoding="utf-8")
-    assert text.startswith(f"# Results\n\n{tool.BEGIN}")
+    text = (RESULTS.parent / "appendix" / "results.md").read_text(encoding="utf-8")
+    assert text.startswith("# Results\n\n") and text.index(tool.BEGIN) < text.index("\n## ")
     assert tool.with_summary(text, RESULTS) == text, "run tools/summarise_results.py"

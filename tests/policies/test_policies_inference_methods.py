@@ -11,8 +11,8 @@ from evenstream.methods import ER
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.rules import PostHocCorrection
 from evenstream.testing import feed, make_learner, toy_stream, toy_task
-from small_streams import Noisy, blobs, class_stream, parameters, same, small
-from small_streams import feed as feed_small
+from tests.helpers.small_streams import Noisy, blobs, class_stream, parameters, same, small
+from tests.helpers.small_streams import feed as feed_small
 
 X = blobs(9, seed=8)[0]
 

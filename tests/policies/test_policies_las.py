@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from las_samples import brute_force, with_counts
 
 from evenstream import CrossEntropy, LogitAdjustedSoftmax
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.policies import criteria
 from evenstream.policies.criteria import MANY_CLASSES
+from tests.helpers.las_samples import brute_force, with_counts
 
 # ---- tau = 0, uniform counts, one class ----------------------------------------------------------
 

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from las_samples import Fixed, loss_and_gradient, with_counts
 
 from evenstream import LogitAdjustedSoftmax
 from evenstream.policies.priors import SlidingWindow
+from tests.helpers.las_samples import Fixed, loss_and_gradient, with_counts
 
 A_LOGITS = [2.0, 1.0, 0.5, -1.0]
 A_COUNTS = [4, 1, 3, 0]

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from las_samples import brute_force, with_counts
 
 from evenstream import CrossEntropy, LogitAdjustedSoftmax
 from evenstream.errors import InputError
+from tests.helpers.las_samples import brute_force, with_counts
 
 
 def test_a_call_is_observe_then_score():

@@ -5,7 +5,7 @@ import torch
 
 from evenstream import CrossEntropy, LogitAdjustedSoftmax, register
 from evenstream.errors import CheckpointError, InputError
-from odd_values import ODD, refused_or_taken
+from tests.helpers.odd_values import ODD, refused_or_taken
 
 LOGITS, LABELS = torch.zeros(2, 4), torch.tensor([0, 1])
 CALLS = {

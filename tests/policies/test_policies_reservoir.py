@@ -12,7 +12,7 @@ from evenstream.core.memory import Memory, X, Y
 from evenstream.policies import retrieval
 from evenstream.policies.retrieval import Uniform
 from evenstream.policies.storing import last_writer_wins, reservoir_slots
-from small_streams import blobs, small
+from tests.helpers.small_streams import blobs, small
 
 
 def offer(memory, ids, generator):

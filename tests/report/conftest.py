@@ -1,8 +1,8 @@
 import pytest
-from report_samples import make_metrics, write_comparison, write_run
 
 from evenstream.report import write_report
-from table_samples import make_experiment, sample_contents
+from tests.helpers.report_samples import make_metrics, write_comparison, write_run
+from tests.helpers.table_samples import make_experiment, sample_contents
 
 THREE = {"finetune": 0.0, "er": 0.5, "er-las": 0.85}
 

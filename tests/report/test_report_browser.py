@@ -15,7 +15,7 @@ from evenstream.report.experiments import (
     find_runs,
     write_tables,
 )
-from table_samples import EXPERIMENT, fill, make_experiment
+from tests.helpers.table_samples import EXPERIMENT, fill, make_experiment
 
 image = pytest.importorskip("matplotlib.image")
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from report_samples import make_metrics, write_comparison, write_run
 
 from evenstream.errors import DataError
 from evenstream.report import load_runs, save_overview_png
@@ -15,6 +14,7 @@ from evenstream.report.charts.heatmap import ink_on, matrix_size, matrix_svg, op
 from evenstream.report.charts.lines import accuracy_svg
 from evenstream.report.charts.style import DARK, LIGHT, colour, line_style, marker
 from evenstream.report.series import collect
+from tests.helpers.report_samples import make_metrics, write_comparison, write_run
 
 image = pytest.importorskip("matplotlib.image")
 

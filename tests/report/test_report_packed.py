@@ -8,7 +8,7 @@ import pytest
 from evenstream.errors import DataError
 from evenstream.report.experiments import Contents, collect_outcome, find_runs, write_tables
 from evenstream.report.packed import PackedRun, read_packed, write_packed
-from table_samples import CIFAR10, config_of, fill, printing, stated, write_run
+from tests.helpers.table_samples import CIFAR10, config_of, fill, printing, stated, write_run
 
 
 @pytest.fixture
@@ -76,6 +76,7 @@ def line(**parts):
         b"", b"{", b"[]", b"\xff", b"1", b"[" * 100_000, line()[:-9],
         line(name=None), line(name=""), line(name="."), line(name="../out"), line(name="/etc"),
         line(config=[]), line(metrics="x"), line(env=3), line(events=[]), line(name="er-0"),
+        line(config={"device": None}), line(config={"a": [{"b": None}]}), line(name="\ud800"),
     ],
 )  # fmt: skip
 def test_a_damaged_line_is_told_with_its_number_and_costs_no_other(tmp_path, study, bad):

@@ -4,11 +4,11 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from report_samples import NEW, STATEMENT, make_metrics, write_comparison, write_run
 
 from evenstream.errors import DataError, EvenstreamError, InputError
 from evenstream.report import load_runs, write_report
 from evenstream.report.charts.style import DARK, LIGHT
+from tests.helpers.report_samples import NEW, STATEMENT, make_metrics, write_comparison, write_run
 
 VOID = {"meta", "link", "br", "wbr", "img", "hr", "input"}
 

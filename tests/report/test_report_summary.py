@@ -157,3 +157,12 @@ def test_verdict(shift, words):
 def test_negative_zero_is_zero():
     shown = text(summarise([run("a", 0, 50, -0.01), run("b", 0, 50.01, -0.01)]))
     assert "−0.0" not in shown and "+0.0" not in shown
+
+
+def test_costs_and_a_budget():
+    runs = [run("er", 0, 60) | {"relative_cost": 1.0}, run("mir", 0, 61) | {"relative_cost": 2.5}]
+    summary = summarise([*runs, run("old", 0, 50)], budget=1.1)
+    assert [entry.get("over_budget") for entry in summary.values()] == [False, True, None]
+    assert "2.50" in text(summary) and text(summary).count("over budget") == 1
+    assert "Cost" not in text(summarise(RUNS))
+    assert all("over_budget" not in entry for entry in summarise(runs).values())

@@ -28,7 +28,7 @@ from evenstream.report.experiments.page import page
 from evenstream.report.experiments.report_folder import MARK, write_folder
 from evenstream.report.experiments.tidy_csv import outcome_csv
 from evenstream.report.experiments.wording import scale_words
-from table_samples import (
+from tests.helpers.table_samples import (
     CIFAR10,
     EXPERIMENT,
     config_of,

@@ -6,7 +6,7 @@ import pytest
 
 from evenstream.errors import DataError
 from evenstream.report.experiments import find_runs
-from table_samples import (
+from tests.helpers.table_samples import (
     CIFAR10,
     EXPERIMENT,
     config_of,

@@ -15,7 +15,7 @@ from evenstream.report.experiments.layout import tables
 from evenstream.report.experiments.shown_numbers import names_of, numbers
 from evenstream.report.experiments.tidy_csv import outcome_csv
 from evenstream.report.experiments.verdicts import compare
-from table_samples import (
+from tests.helpers.table_samples import (
     CIFAR10,
     EXPERIMENT,
     config_of,
@@ -277,3 +277,15 @@ def test_what_has_to_be_known_before_comparing_stands_above_the_results(tmp_path
     background = replace(printing(A_T=[stated(21.5)]), above="Mind the step.")
     (grid,) = grids_of(outcome_of(runs, experiment, background))
     assert grid.caption.endswith("Mind the step.")
+
+
+def test_costs_stand_in_the_list_and_those_over_the_budget_are_marked(tmp_path):
+    experiment = make_experiment(tmp_path / "file", f'budget = "1.1x"\n{EXPERIMENT}')
+    for method, cost in (("er", {"relative_cost": 1.0}), ("er-las", {"relative_cost": 2.0})):
+        config = config_of(experiment, method=method, **CIFAR10)
+        write_run(tmp_path / "runs" / method, config, **cost)
+    outcome = outcome_of(tmp_path / "runs", experiment)
+    (found,) = details_of(outcome)
+    costs = {row[0]: row[found.columns.index("cost")] for row in found.rows}
+    assert costs == {"er": "1.00×", "er-las": "2.00× over budget"}
+    assert "relative_cost" in outcome_csv(outcome)

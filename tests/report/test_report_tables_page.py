@@ -10,7 +10,7 @@ from evenstream.report.experiments import (
     write_tables,
 )
 from evenstream.report.experiments.page import page
-from table_samples import (
+from tests.helpers.table_samples import (
     CIFAR10,
     EXPERIMENT,
     config_of,

@@ -1,11 +1,11 @@
 import functools
 
 import pytest
-from run_cases import CASES
 
 from evenstream.run import environment
 from evenstream.run.runner import start_run
-from small_runs import outcome, save_images, save_table, small_config
+from tests.helpers.run_cases import CASES
+from tests.helpers.small_runs import outcome, save_images, save_table, small_config
 
 
 @pytest.fixture(scope="session")

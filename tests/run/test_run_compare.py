@@ -9,7 +9,6 @@ import sys
 import time
 
 import pytest
-import worker_jobs
 
 from evenstream.cli.main import main
 from evenstream.errors import EvenstreamError, InputError
@@ -23,7 +22,8 @@ from evenstream.run.folder import read_metrics
 from evenstream.run.many import ATTEMPTS
 from evenstream.run.runner import start_run
 from evenstream.run.workers import Answer
-from small_runs import outcome, save_table, small_config
+from tests.helpers import worker_jobs
+from tests.helpers.small_runs import outcome, save_table, small_config
 
 
 def comparison_of(table, *methods, seeds=2, **options):
@@ -182,7 +182,7 @@ def test_two_processes_do_not_make_the_same_comparison(table, tmp_path, monkeypa
 
 def test_run_goes_on_from_its_checkpoint_when_its_worker_is_killed(table, tmp_path, monkeypatch):
     comparison = comparison_of(table, "er-las", seeds=1)
-    monkeypatch.setattr(compare_module, "_make_or_finish", worker_jobs.killed_at_step_9)
+    monkeypatch.setattr(compare_module, "make_or_finish", worker_jobs.killed_at_step_9)
     out = claimed(tmp_path / "c", comparison)
     heard = Heard()
     assert compare(comparison, out, 1, heard) == []

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from damage import alter_newest
 from evenstream.errors import CheckpointError, EvenstreamError
 from evenstream.files import exclusive
 from evenstream.interruption import Interrupted
@@ -14,7 +13,8 @@ from evenstream.learner.learner import Learner
 from evenstream.run import runner, session
 from evenstream.run.config import RunConfig
 from evenstream.run.runner import resume_run, start_run
-from small_runs import StopAfter, outcome, small_config
+from tests.helpers.damage import alter_newest
+from tests.helpers.small_runs import StopAfter, outcome, small_config
 
 
 def damage(out, which):

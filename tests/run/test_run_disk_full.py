@@ -9,7 +9,7 @@ from evenstream.checkpoint import read_checkpoint
 from evenstream.errors import EvenstreamError
 from evenstream.run import runner
 from evenstream.run.runner import resume_run, start_run
-from small_runs import StopAfter, names, outcome, small_config
+from tests.helpers.small_runs import StopAfter, names, outcome, small_config
 
 
 @pytest.fixture

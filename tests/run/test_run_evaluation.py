@@ -10,7 +10,7 @@ from evenstream.data import Dataset
 from evenstream.data.samples import Read
 from evenstream.run.evaluation import Evaluation, balanced_subset
 from evenstream.streams import Protocol, Stream, Task
-from small_streams import DIM, Noisy, blobs, feed, small
+from tests.helpers.small_streams import DIM, Noisy, blobs, feed, small
 
 N_CLASSES = 4
 

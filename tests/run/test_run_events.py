@@ -15,7 +15,7 @@ from evenstream.run.events import (
     event_files,
     last_step,
 )
-from small_runs import read_events
+from tests.helpers.small_runs import read_events
 
 
 def history(tasks):

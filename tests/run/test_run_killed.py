@@ -9,7 +9,7 @@ import pytest
 
 
 def harness(folder, kills, seed):
-    command = [sys.executable, str(Path(__file__).parent / "kill_harness.py")]
+    command = [sys.executable, str(Path(__file__).parents[1] / "helpers" / "kill_harness.py")]
     ended = subprocess.run(
         [*command, str(folder), str(kills), str(seed)], capture_output=True, text=True
     )

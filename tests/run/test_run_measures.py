@@ -7,16 +7,22 @@ import numpy as np
 import pytest
 
 from evenstream import metrics
-from evenstream.checkpoint import read_checkpoint
+from evenstream.checkpoint import fingerprint, read_checkpoint
 from evenstream.data.samples import Read
 from evenstream.errors import CheckpointError, InputError
 from evenstream.interruption import Interrupted
-from evenstream.learner.persistence import fingerprint
 from evenstream.run import environment, preparation
 from evenstream.run.config import RunConfig
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams.stream import Batch
-from small_runs import StopAfter, outcome, read_events, save_images, save_table, small_config
+from tests.helpers.small_runs import (
+    StopAfter,
+    outcome,
+    read_events,
+    save_images,
+    save_table,
+    small_config,
+)
 
 
 @pytest.fixture
@@ -302,7 +308,7 @@ def test_each_session_is_on_record(table, tmp_path, monkeypatch):
 
 OLD = (
     *("batch_schedule", "corrupt", "epochs", "eval_", "milestones", "store", "weights"),
-    *("lr_decay", "reset_optimizer", "scope"),
+    *("lr_decay", "reset_optimizer", "scope", "step"),
 )
 
 

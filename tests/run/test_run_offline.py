@@ -7,7 +7,7 @@ from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
 from evenstream.policies.teachers import TaskEndTeacher
 from evenstream.run.runner import resume_run, start_run
-from small_runs import StopAfter, outcome, small_config
+from tests.helpers.small_runs import StopAfter, outcome, small_config
 
 EPOCHS, STEPS = 2, 5
 """Epochs of a task, steps of an epoch."""

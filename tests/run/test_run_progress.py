@@ -10,7 +10,7 @@ from evenstream.interruption import Interrupted, stop_on_signal
 from evenstream.run import progress as progress_module
 from evenstream.run.progress import LiveBar, PlainLines, Silent, make_progress
 from evenstream.run.runner import resume_run, start_run
-from small_runs import StopAfter, save_table, small_config
+from tests.helpers.small_runs import StopAfter, save_table, small_config
 
 
 def console(terminal):

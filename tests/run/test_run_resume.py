@@ -5,7 +5,6 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_cases import CASES
 
 from evenstream.checkpoint import read_checkpoint, write_checkpoint
 from evenstream.errors import EvenstreamError
@@ -14,7 +13,8 @@ from evenstream.learner.learner import Learner
 from evenstream.run import runner
 from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
-from small_runs import METRIC_TIMES, StopAfter, outcome, read_events, small_config
+from tests.helpers.run_cases import CASES
+from tests.helpers.small_runs import METRIC_TIMES, StopAfter, outcome, read_events, small_config
 
 
 def run_with_stops(config, out, stops):

@@ -16,7 +16,7 @@ from evenstream.run import environment, preparation
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
-from small_runs import StopAfter, names, outcome, read_events, small_config
+from tests.helpers.small_runs import StopAfter, names, outcome, read_events, small_config
 
 # ---- what a run leaves behind --------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ def test_commit_is_that_of_the_source_tree_or_unknown(tmp_path, monkeypatch):
     site = tmp_path / ".venv" / "lib" / "python3" / "site-packages" / "evenstream" / "run"
     (tmp_path / ".git").mkdir()
     monkeypatch.setattr(environment, "__file__", str(site / "environment.py"))
-    assert environment._commit.__wrapped__() is None
+    assert environment.source_commit.__wrapped__() is None
 
 
 # ---- refusals: nothing is written ----------------------------------------------------------------

@@ -11,12 +11,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import worker_jobs
 
 from evenstream.errors import InputError
 from evenstream.run.workers import how_many, work_off
+from tests.helpers import worker_jobs
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2]
 
 
 def wait_for(condition, seconds=90):
@@ -121,7 +121,7 @@ def test_a_bug_is_shown_with_its_traceback(tmp_path):
 import sys, threading
 sys.path.insert(0, {str(HERE)!r})
 from collections import deque
-import worker_jobs
+from tests.helpers import worker_jobs
 from evenstream.run.workers import work_off
 if __name__ == "__main__":
     list(work_off(deque([14]), worker_jobs.square, 1, threading.Event()))
@@ -141,7 +141,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests
 sys.path.insert(0, {str(HERE)!r})
 from collections import deque
 from multiprocessing.forkserver import _forkserver
-import worker_jobs
+from tests.helpers import worker_jobs
 from evenstream.run.workers import warm_up, work_off
 if __name__ == "__main__":
     warm_up()
@@ -162,7 +162,7 @@ import signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in background
 sys.path.insert(0, {str(HERE)!r})
 from collections import deque
-import worker_jobs
+from tests.helpers import worker_jobs
 from evenstream.run.workers import work_off
 if __name__ == "__main__":
     list(work_off(deque([{str(tmp_path)!r}]), worker_jobs.until_stopped, 1, threading.Event()))

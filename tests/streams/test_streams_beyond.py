@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_samples import cifar100, counts, numbered, train_sizes, used_once
 
 from evenstream.errors import InputError
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.gradual import Gradual
 from evenstream.streams.long_tailed import LongTailed
 from evenstream.streams.recurring import Recurring
+from tests.helpers.stream_samples import cifar100, counts, numbered, train_sizes, used_once
 
 SIZES = st.lists(st.integers(0, 30), min_size=1, max_size=8).filter(any)
 
@@ -60,7 +60,7 @@ def test_no_class_grows_or_dies_out(sizes, imbalance, seed):
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, float("nan")])
 def test_impossible_imbalances(value):
-    with pytest.raises(InputError, match="imbalance must lie above 0"):
+    with pytest.raises(InputError, match=r"imbalance must (lie above 0|be a number)"):
         LongTailed(imbalance=value)
 
 
@@ -133,7 +133,7 @@ def test_gradual_streams_use_each_sample_once(sizes, seed, data):
 
 @pytest.mark.parametrize("width", [0, -0.5, 1.01, float("nan")])
 def test_impossible_widths(width):
-    with pytest.raises(InputError, match="width must lie above 0"):
+    with pytest.raises(InputError, match=r"width must (lie above 0|be a number)"):
         Gradual(width=width)
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_samples import cifar100, counts, numbered, train_sizes, used_once
 
 from evenstream.errors import InputError
 from evenstream.streams.blurry import Blurry
+from tests.helpers.stream_samples import cifar100, counts, numbered, train_sizes, used_once
 
 
 def test_the_counts_of_b_cifar100():

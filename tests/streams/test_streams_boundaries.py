@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_samples import SUPERCLASS_OF, numbered, numbers, used_once
 
 from evenstream.streams import SCENARIOS
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.domain_incremental import DomainIncremental
 from evenstream.streams.initial_letter import InitialLetter
 from evenstream.streams.recurring import Recurring
+from tests.helpers.stream_samples import SUPERCLASS_OF, numbered, numbers, used_once
 
 ALL = [*SCENARIOS.values(), InitialLetter]
 

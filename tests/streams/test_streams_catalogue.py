@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from stream_samples import SUPERCLASS_OF, task_tests
 
 import evenstream.data
 from evenstream.data import CoarseLabels, Dataset
@@ -16,6 +15,7 @@ from evenstream.streams.blurry import Blurry
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.gradual import Gradual
 from evenstream.streams.long_tailed import LongTailed
+from tests.helpers.stream_samples import SUPERCLASS_OF, task_tests
 
 SMALL = ("mlp", 32, 32, 1000, 0.03, "none")
 COLOUR = ("resnet18", 32, 32, 1000, 0.03, "crop+flip")
@@ -160,7 +160,7 @@ def test_flags_that_a_scenario_does_not_have():
         (
             "d-digits",
             {"tasks": 2},
-            "d-digits takes no --tasks; its options are: boundaries, fraction, by",
+            "d-digits takes no --tasks; its options are: boundaries, fraction, validation, by",
         ),
         ("d-digits", {"class_order": "seed"}, "takes no --class-order"),
         ("c-inaturalist", {"tasks": 2}, "takes no --tasks"),
@@ -210,7 +210,7 @@ def test_default_number_of_tasks_of_a_file(tmp_path, n_classes, tasks):
 
 def test_network_for_a_file(tmp_path):
     table = open_stream(save(tmp_path / "table.npz", 4))
-    assert table.protocol.network == "mlp-norm"  # columns may have any scale
+    assert table.protocol.network == "normalised-mlp"  # columns may have any scale
     images = open_stream(save(tmp_path / "images.npz", 4, (3, 8, 8), np.uint8))
     assert images.protocol.network == "convnet"
 
@@ -312,7 +312,9 @@ def test_an_image_folder(tmp_path):
 
 
 def test_the_example_in_the_docs_runs():
-    text = (Path(__file__).parents[2] / "docs" / "streams.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "streams.md").read_text(
+        encoding="utf-8"
+    )
     found = {}
     exec(text.split("```python\n")[1].split("```")[0], found)
     assert found["profile"](found["stream"]).over_time.sum() == 1442

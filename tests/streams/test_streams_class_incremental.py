@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_samples import numbered, numbers, task_tests
 
 from evenstream.errors import InputError
 from evenstream.streams import Protocol, Stream, Task
 from evenstream.streams.class_incremental import ClassIncremental, base_classes
 from evenstream.streams.initial_letter import InitialLetter
+from tests.helpers.stream_samples import numbered, numbers, task_tests
 
 
 def stream_of(dataset, tasks, seed=0, class_order="label"):

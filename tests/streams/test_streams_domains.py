@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from stream_samples import (
+
+from evenstream.data import CoarseLabels
+from evenstream.errors import InputError
+from evenstream.streams import Protocol, Stream, coupling
+from evenstream.streams.class_incremental import ClassIncremental
+from evenstream.streams.domain_incremental import DomainIncremental
+from evenstream.streams.mix_class_domain import MixClassDomain
+from evenstream.streams.sum_class_domain import SumClassDomain
+from tests.helpers.stream_samples import (
     SUPERCLASS_OF,
     cifar100,
     counts,
@@ -14,14 +22,6 @@ from stream_samples import (
     train_sizes,
     used_once,
 )  # fmt: skip
-
-from evenstream.data import CoarseLabels
-from evenstream.errors import InputError
-from evenstream.streams import Protocol, Stream, coupling
-from evenstream.streams.class_incremental import ClassIncremental
-from evenstream.streams.domain_incremental import DomainIncremental
-from evenstream.streams.mix_class_domain import MixClassDomain
-from evenstream.streams.sum_class_domain import SumClassDomain
 
 
 def table(stream):
@@ -135,7 +135,7 @@ def test_one_class_or_one_domain_cannot_be_coupled():
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_impossible_couplings(value):
-    with pytest.raises(InputError, match="coupling must lie between 0 and 1"):
+    with pytest.raises(InputError, match=r"coupling must (lie between 0 and 1|be a number)"):
         MixClassDomain(coupling=value)
 
 

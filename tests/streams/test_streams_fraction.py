@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_samples import cifar100, numbered, numbers, train_sizes
 
 from evenstream.errors import InputError
 from evenstream.streams import SCENARIOS, open_stream
 from evenstream.streams.blurry import Blurry
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.gradual import Gradual
+from tests.helpers.stream_samples import cifar100, numbered, numbers, train_sizes
 
 FRACTIONS = st.floats(0.01, 1)
 

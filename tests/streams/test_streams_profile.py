@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_samples import cifar100, numbered
 
 from evenstream.errors import InputError
 from evenstream.streams import profile
@@ -14,6 +13,7 @@ from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.gradual import Gradual
 from evenstream.streams.recurring import Recurring
 from evenstream.streams.sum_class_domain import SumClassDomain
+from tests.helpers.stream_samples import cifar100, numbered
 
 
 @given(

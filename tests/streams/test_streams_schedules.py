@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_samples import numbered
 
 from evenstream.errors import InputError
 from evenstream.streams import batch_sizes
 from evenstream.streams.class_incremental import ClassIncremental
+from tests.helpers.stream_samples import numbered
 
 
 def test_the_schedules_of_the_spec():

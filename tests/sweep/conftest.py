@@ -1,6 +1,6 @@
 import pytest
 
-from small_runs import save_table
+from tests.helpers.small_runs import save_table
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ from evenstream.sweep.listing import write_listing
 from evenstream.sweep.making import Listener, work
 from evenstream.sweep.plan import make_plan
 from evenstream.sweep.store import Store
-from small_runs import finished, small_config
-from sweep_samples import Here, small_experiment
+from tests.helpers.small_runs import finished, small_config
+from tests.helpers.sweep_samples import Here, small_experiment
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from evenstream.sweep import experiment_file as module
 from evenstream.sweep.experiment import Cell, check_data, check_options
 from evenstream.sweep.experiment_file import LISTS, read_experiment
 from evenstream.sweep.plan import make_plan
-from small_runs import save_table, small_config
+from tests.helpers.small_runs import save_table, small_config
 
 SMALL = {
     "name": "small",
@@ -261,8 +261,8 @@ def test_data_of_ones_own(read, tmp_path, monkeypatch):
     save_table(tmp_path / "parts.npz")
     monkeypatch.chdir(tmp_path)
     grid = {"method": ["er"], "stream": ["parts.npz", "lt-parts.npz:imbalance=0.5"]}
-    with pytest.raises(InputError, match=r"say which network is to learn .*parts.npz: \[settings"):
-        read(grid=grid)
+    chosen = only(read(grid=grid), stream="parts.npz")
+    assert (chosen.network, chosen.optimizer) == ("normalised-mlp", "adamw")
     options = {"network": "mlp-norm", "stream:fraction": 0.5}
     plain, tailed = (only(read(grid=grid, settings=options), stream=s) for s in grid["stream"])
     assert plain.stream == f"{tmp_path}/parts.npz:fraction=0.5"
@@ -330,7 +330,7 @@ RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
         ({"settings": {"weights": 5}}, "settings: weights must be a text, not 5"),
         ({"grid": {**GRID, "method": [5]}}, "grid: method must be a text, not 5"),
         ({"when": [{**RULE, "set": {"stream": 5}}]}, "when.set: stream must be a text, not 5"),
-        ({"settings": {"tasks": "2"}}, "tasks must be of type int"),
+        ({"settings": {"tasks": "2"}}, "tasks must be a whole number"),
         ({"settings": {"class_order": "name"}}, "class_order must be one of label, seed"),
         ({"settings": {"epochs": 0}}, "epochs must be 1 or more"),
         ({"settings": {"weights": "no.pt"}}, "no.pt"),

@@ -20,8 +20,8 @@ from evenstream.sweep.backends import local
 from evenstream.sweep.making import make_or_finish, work
 from evenstream.sweep.plan import make_plan
 from evenstream.sweep.store import LOCK, Store
-from small_runs import StopAfter, outcome, save_table, small_config
-from sweep_samples import Heard, Here, small_experiment, write_experiment
+from tests.helpers.small_runs import StopAfter, outcome, save_table, small_config
+from tests.helpers.sweep_samples import Heard, Here, small_experiment, write_experiment
 
 NEVER = threading.Event()
 

@@ -8,9 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import sweep_jobs
 
-import small_runs
 from evenstream.errors import InputError
 from evenstream.plugins import import_plugins
 from evenstream.run.many import make_all
@@ -18,8 +16,9 @@ from evenstream.run.runner import start_run
 from evenstream.sweep.backends import open_backend
 from evenstream.sweep.making import work
 from evenstream.sweep.store import Store
-from small_runs import outcome, save_table, small_config
-from sweep_samples import Heard
+from tests.helpers import small_runs, sweep_jobs
+from tests.helpers.small_runs import outcome, save_table, small_config
+from tests.helpers.sweep_samples import Heard
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +37,7 @@ def cluster():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_worker_niceness", "0")  # or a busy machine starves them
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
         ray.init(
             "local",
             num_cpus=2,

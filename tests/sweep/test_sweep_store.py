@@ -17,7 +17,7 @@ from evenstream.run.config import RunConfig
 from evenstream.run.identity import NO_RESULT_DEPENDS_ON, canonical, run_key
 from evenstream.run.many import Ended
 from evenstream.sweep.store import LOCK, Store
-from small_runs import finished, small_config
+from tests.helpers.small_runs import finished, small_config
 
 CONFIG = small_config("c-digits", "er-las")
 OTHERS = {
@@ -28,13 +28,13 @@ OTHERS = {
     "test_fraction": 0.3, "epochs": 2, "milestones": (1, 2), "store": "first-epoch",
     "checkpoint_every": 9, "batch_schedule": "random", "eval_every": 5,
     "scope": "all", "lr_decay": "linear", "reset_optimizer": True, "eval_images": 10,
-    "eval_future": True, "corrupt": "skip",
+    "eval_future": True, "corrupt": "skip", "steps": 3, "step_rows": "repeat",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(RunConfig)])
 def test_every_field_counts_but_those_that_cannot(name):
-    one = dataclasses.replace(CONFIG, epochs=3)
+    one = dataclasses.replace(CONFIG, epochs=3, steps=2)
     other = dataclasses.replace(one, **{name: OTHERS[name]})
     assert (run_key(other) == run_key(one)) == (name in NO_RESULT_DEPENDS_ON)
 

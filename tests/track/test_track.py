@@ -14,7 +14,7 @@ from evenstream.run.folder import read_metrics
 from evenstream.run.runner import resume_run, start_run
 from evenstream.track import Tracking, read_names, tracking
 from evenstream.track.tracker import TrackedRun, Tracker
-from small_runs import StopAfter, read_events, save_table, small_config
+from tests.helpers.small_runs import StopAfter, read_events, save_table, small_config
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def played(monkeypatch):
     """A tracker of the test's own, by the name `played`."""
 
     def play(tracker):
-        monkeypatch.setattr(tracking, "_load", lambda name: tracker)
+        monkeypatch.setattr(tracking, "load_tracker", lambda name: tracker)
         monkeypatch.setattr(tracking, "EVERY_SECONDS", 0.01)
         return ["played"]
 
@@ -249,7 +249,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     def missing(name):
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(tracking, "_load", missing)
+    monkeypatch.setattr(tracking, "load_tracker", missing)
     with pytest.raises(InputError, match=r"pip install 'evenstream\[mlflow\]'"):
         read_names("mlflow")
 

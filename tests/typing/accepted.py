@@ -139,6 +139,7 @@ scenarios: list[streams.Scenario] = [
     streams.LongTailed(),
 ]
 features: nn.Module = networks.build("convnet", (3, 32, 32))
+Learner("er-las", networks.ResNet((3, 32, 32), width=20))
 
 
 # ---- parts of one's own --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from evenstream import (
     follow,
     heads,
     methods,
+    networks,
     priors,
     register,
     register_dataset,
@@ -65,12 +66,15 @@ Learner("er", storing=retrieval.Uniform())  # error
 Learner("er", optimizer=torch.optim.SGD(net.parameters()))  # error
 Learner("er", augment=net.weight)  # error
 streams.open_stream("c-digits", class_order="alphabetical")  # error
+Learner.load("folder", optimizr=torch.optim.SGD)  # error
+Learner.load("folder", storing=retrieval.Uniform())  # error
 
 # Names that there are not.
 evenstream.Lerner()  # error
 methods.Mir()  # error
 rules.MovingMean()  # error
 heads.Angular()  # error
+networks.Resnet((3, 32, 32))  # error
 learner = Learner()
 learner.fit(torch.zeros(2, 4), [0, 1])  # error
 learner.predict(torch.zeros(2, 4)).scores  # error

@@ -9,7 +9,7 @@ separately, so a part is a map on row numbers and a map on column numbers, with 
 for every sample. The maps are chained backwards, from the pixels of the result to those of the
 source, and the pixels are then fetched once for the whole batch: no loop over samples, and no
 arithmetic on pixels except where "resized-crop" has to blend neighbours. Parts that change colours
-("jitter", "gray") follow, on the fetched pixels.
+("jitter", "gray", "randaugment") follow, on the fetched pixels.
 
 Parameters are drawn on the CPU, one call for each parameter of a batch, and in the order of the
 specification; the number of draws depends on the batch size and the specification alone.
@@ -19,7 +19,9 @@ from evenstream.augment.crop import Crop
 from evenstream.augment.flip import Flip
 from evenstream.augment.gray import Gray
 from evenstream.augment.jitter import Jitter
+from evenstream.augment.latents import Latents
 from evenstream.augment.preprocess import Augmentation, Preprocess
+from evenstream.augment.rand_augment import RandAugment
 from evenstream.augment.resized_crop import ResizedCrop
 from evenstream.augment.specification import PARTS, parse
 
@@ -30,7 +32,9 @@ __all__ = [
     "Flip",
     "Gray",
     "Jitter",
+    "Latents",
     "Preprocess",
+    "RandAugment",
     "ResizedCrop",
     "parse",
 ]

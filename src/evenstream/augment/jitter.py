@@ -64,7 +64,7 @@ class Jitter(ColourPart):
     def recolour(self, pixels: Tensor, drawn: Tensor) -> Tensor:
         """Four turns; in each, every change is made to the images whose turn it is for that."""
         turns, amounts = drawn[:4], drawn[4:].to(pixels.device)
-        changes = (_brightness, _contrast, _saturation, _hue)[: 2 if pixels.shape[-1] == 1 else 4]
+        changes = (brightness, contrast, saturation, _hue)[: 2 if pixels.shape[-1] == 1 else 4]
         for turn in range(4):
             for change, own_turns, amount in zip(changes, turns, amounts, strict=False):
                 images = (own_turns == turn).nonzero()[:, 0].to(pixels.device)
@@ -74,17 +74,18 @@ class Jitter(ColourPart):
         return pixels
 
 
-def _brightness(pixels: Tensor, factor: Tensor) -> Tensor:
+def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
+    """Away from black, or towards it."""
     return pixels * factor
 
 
-def _contrast(pixels: Tensor, factor: Tensor) -> Tensor:
+def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
     """Away from the image's mean brightness, or towards it."""
     mean = gray_levels(pixels).mean(dim=(1, 2, 3), keepdim=True)
     return torch.lerp(mean, pixels, factor)
 
 
-def _saturation(pixels: Tensor, factor: Tensor) -> Tensor:
+def saturation(pixels: Tensor, factor: Tensor) -> Tensor:
     """Away from the pixel's own brightness, or towards it."""
     return torch.lerp(gray_levels(pixels).expand_as(pixels), pixels, factor)
 

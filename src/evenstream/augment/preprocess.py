@@ -16,7 +16,7 @@ from evenstream.augment.view import View, fetch
 from evenstream.errors import InputError, calling, shown
 
 # Large images are gathered a few at a time, so that what is needed on the way fits into the cache.
-_PIXELS_AT_A_TIME = 1 << 18
+PIXELS_AT_A_TIME = 1 << 18
 LARGEST = torch.finfo(torch.float32).max
 
 
@@ -110,7 +110,7 @@ class Preprocess:
         bordered = any(isinstance(part, Crop) for part in self.parts)
         scale = raw.dtype == torch.uint8
         values = _empty_images(raw, height, width)
-        few = max(_PIXELS_AT_A_TIME // (height * width), 1)
+        few = max(PIXELS_AT_A_TIME // (height * width), 1)
         for first in range(0, n, few):
             samples = slice(first, first + few)
             pixels = fetch(raw[samples], view.of(samples), bordered)
@@ -126,11 +126,17 @@ class Preprocess:
         images = raw.float() / 255 if raw.dtype == torch.uint8 else raw.to(torch.float32, copy=True)
         with torch.no_grad(), calling("the function given as augment"):
             made = function(images)
-        if not (isinstance(made, Tensor) and made.ndim == raw.ndim and len(made) == len(raw)):
+        as_given = isinstance(made, Tensor) and made.ndim == raw.ndim  # images may change in size
+        if not (as_given and made.shape[:2] == raw.shape[:2]):
             what = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
             raise InputError(
-                f"augment must return a batch of {len(raw)} inputs of {raw.ndim} dimensions as a "
-                f"tensor, it returned {what}"
+                f"augment must return a batch of as many inputs of {raw.ndim} dimensions, with as "
+                f"many channels, as it is given: {tuple(raw.shape)}; it returned {what}"
+            )
+        if not made.is_floating_point() or made.device != raw.device:
+            raise InputError(
+                "augment must return floating point of 0..1 on the device that the batch is on "
+                f"({raw.device}), it returned {made.dtype} on {made.device}"
             )
         if raw.dim() != 4:
             return made.float()
@@ -187,7 +193,7 @@ class Preprocess:
         if raw.is_floating_point() and not bool(((raw >= 0) & (raw <= 1)).all()):
             raise InputError(
                 f"augmentation {self.augment!r} changes colours, so it takes pixels of 0 to 1, or "
-                "uint8; scale the images, or leave jitter and gray out"
+                "uint8; scale the images, or leave these parts out"
             )
 
     def _finish(self, values: Tensor, scale: bool) -> Tensor:

@@ -9,6 +9,7 @@ from evenstream.augment.flip import Flip
 from evenstream.augment.gray import Gray
 from evenstream.augment.jitter import Jitter
 from evenstream.augment.part import ColourPart, GeometricPart
+from evenstream.augment.rand_augment import RandAugment
 from evenstream.augment.resized_crop import ResizedCrop
 from evenstream.errors import InputError, UnknownName, shown
 
@@ -18,6 +19,7 @@ _CLASSES: dict[str, type[GeometricPart] | type[ColourPart]] = {
     "resized-crop": ResizedCrop,
     "jitter": Jitter,
     "gray": Gray,
+    "randaugment": RandAugment,
 }
 
 PARTS = {"none": "no augmentation"} | {name: part.meaning for name, part in _CLASSES.items()}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
-import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from evenstream.cli.descriptions import COST, facts_of, first_line, idea, options_of
 from evenstream.errors import EvenstreamError, InputError, some_of
 from evenstream.files import safe_name
-from evenstream.text import field_docs
 
 if TYPE_CHECKING:
     from evenstream.cli.screen import Screen
@@ -32,8 +29,6 @@ PictureFile = Annotated[
     Path | None,
     tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: out/stream_NAME.png)"),
 ]
-
-_COST = "F forward, G backward, b incoming, m replayed samples, M the memory's size"
 
 
 def methods(name: OptionalName = None) -> int:
@@ -77,16 +72,16 @@ def _list_methods(console: Screen) -> None:
         forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
         forms += [alias for alias, meant in ALIASES.items() if meant in forms]
         console.print(", ".join(forms), style="bold", highlight=False)
-        _print_facts(console, [("idea", _first_line(type(method))), *_facts(composition)])
+        _print_facts(console, [("idea", first_line(type(method))), *facts_of(composition)])
     table = Table("inference rule", "what it does", "options")
     for key in sorted(RULES):
         options = ", ".join(field.name for field in dataclasses.fields(RULES[key]))
-        table.add_row(f"@{key}", _first_line(RULES[key]), options)
+        table.add_row(f"@{key}", first_line(RULES[key]), options)
     console.print(table)
     console.print(
         "-las: the same method with Logit Adjusted Softmax in place of cross-entropy.\n"
         "@RULE: the same method with another way to predict: er-las@ncm.\n"
-        f"Cost: {_COST}.\n"
+        f"Cost: {COST}.\n"
         "Write options behind a colon: er-las:tau=2,window=5@ema:decay=0.999. "
         "`evenstream methods NAME` lists them.",
         highlight=False,
@@ -103,7 +98,7 @@ def _explain_method(console: Screen, composition: Composition) -> None:
     console.print(composition.text, style="bold", highlight=False)
     adjustment = LogitAdjustment.of(composition.criterion)
     criterion = "Logit Adjusted Softmax" if adjustment else "cross-entropy"
-    facts = [("idea", _idea(type(method))), *_facts(composition), ("criterion", criterion)]
+    facts = [("idea", idea(type(method))), *facts_of(composition), ("criterion", criterion)]
     if method.why_not_las is not None:
         facts.append(("no -las", method.why_not_las))
     _print_facts(console, facts)
@@ -114,26 +109,31 @@ def _explain_method(console: Screen, composition: Composition) -> None:
     if adjustment is None and method.why_not_las is None:
         known = ", ".join(field.name for field in dataclasses.fields(LogitAdjustment))
         console.print(f"  {method.name}-las has {known} as well", highlight=False)
-    console.print(f"Cost: {_COST}.", highlight=False)
+    console.print(f"Cost: {COST}.", highlight=False)
 
 
 def _all_options(composition: Composition) -> Iterator[tuple[str, str, str]]:
     """Name, value and meaning of all options that the text form has."""
-    from evenstream.composition import LogitAdjustment
+    from evenstream.composition import LogitAdjustment, storing_name
     from evenstream.core.heads import HEADS
+    from evenstream.policies.storing import STORING
 
-    yield from _options(composition.method)
+    yield from options_of(composition.method)
     adjustment = LogitAdjustment.of(composition.criterion)
     if adjustment is not None and composition.method.why_not_las is None:
-        yield from _options(adjustment)
-    kinds = " ".join(f"{name}: {_first_line(cls)}" for name, cls in HEADS.items())
+        yield from options_of(adjustment)
+    kinds = " ".join(f"{name}: {first_line(cls)}" for name, cls in HEADS.items())
     yield "head", composition.head.name, kinds
     for name, cls in HEADS.items():
         shown = composition.head if type(composition.head) is cls else cls()
-        for option, value, meaning in _options(shown):
+        for option, value, meaning in options_of(shown):
             yield f"head_{option}", value, f"{meaning} (head={name})"
+    stores = storing_name(composition.storing)
+    if composition.method.uses_memory and stores == "reservoir":
+        kinds = " ".join(f"{name}: {first_line(cls)}" for name, cls in STORING.items())
+        yield "storing", stores, kinds
     if type(composition.rule) is not type(composition.method.make_rule()):
-        for option, value, meaning in _options(composition.rule):
+        for option, value, meaning in options_of(composition.rule):
             yield f"@{option}", value, meaning
 
 
@@ -145,8 +145,8 @@ def _explain_rule(console: Screen, rule: InferenceRule) -> None:
 
     console.print(f"@{rule_text(rule)}, an inference rule", style="bold", highlight=False)
     needs = ", ".join(sorted(rule.needs)) or "nothing from the stream"
-    _print_facts(console, [("idea", _idea(type(rule))), ("needs", needs)])
-    options = _options(rule)
+    _print_facts(console, [("idea", idea(type(rule))), ("needs", needs)])
+    options = options_of(rule)
     if options:
         table = Table("option", "value", "meaning")
         for option, value, meaning in options:
@@ -195,7 +195,7 @@ def _list_streams(console: Screen) -> None:
     table = Table("prefix", "what it does with any data set", "options")
     for prefix, scenario in SCENARIOS.items():
         options = ", ".join(field.name for field in dataclasses.fields(scenario))
-        table.add_row(f"{prefix}-", _first_line(scenario), options)
+        table.add_row(f"{prefix}-", first_line(scenario), options)
     console.print(table)
     console.print(
         "Write PREFIX-DATASET[:key=value,...]: b-cifar10:minor=5. The data set is one of "
@@ -226,8 +226,10 @@ def _explain_stream(console: Screen, name: str, seed: int, picture: Path | None)
         facts |= {"domains": some_of(stream.domains.names), "coupling": f"{coupling(stream):.3f}"}
     for title, value in facts.items():
         console.print(f"  {title:13} {value}", highlight=False)
+    if stream.dataset.table is not None:
+        console.print(stream.dataset.table.summary(), highlight=False, markup=False)
     table = Table("option", "value", "meaning")
-    for option, value, meaning in _options(spec.scenario):
+    for option, value, meaning in options_of(spec.scenario):
         table.add_row(option, value, " ".join(meaning.split()))
     console.print(table)
     try:
@@ -270,25 +272,6 @@ def _print_tasks(console: Screen, stream: Stream, found: Profile) -> None:
     console.print(table)
 
 
-def _facts(composition: Composition) -> list[tuple[str, str]]:
-    """What a method is made of, needs and costs, and where it comes from."""
-    method = composition.method
-    policies = [
-        f"retrieve: {_words(composition.retrieval)}",
-        f"store: {_words(composition.storing)}",
-    ]
-    if not method.uses_memory:
-        policies = ["no memory"]
-    if method.teacher:
-        policies.append(f"distil from: {_words(method.teacher)}")
-    return [
-        ("policies", "; ".join([*policies, f"predict: {_words(composition.rule)}"])),
-        ("needs", ", ".join(sorted(composition.needs)) or "nothing from the stream"),
-        ("cost", method.cost),
-        ("paper", method.citation),
-    ]
-
-
 def _print_facts(console: Screen, facts: list[tuple[str, str]]) -> None:
     """Titles to the left, text wrapped beside them."""
     from rich.table import Table
@@ -298,29 +281,3 @@ def _print_facts(console: Screen, facts: list[tuple[str, str]]) -> None:
     for title, text in facts:
         table.add_row(title, text)
     console.print(table, highlight=False)
-
-
-def _words(slot: object) -> str:
-    """The name of a slot's class, in words."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(slot).__name__).lower()
-
-
-def _idea(cls: type) -> str:
-    """All of a docstring, on one line."""
-    return " ".join((inspect.getdoc(cls) or "").split())
-
-
-def _first_line(cls: type) -> str:
-    return (inspect.getdoc(cls) or "").partition("\n")[0]
-
-
-def _options(instance: Any) -> list[tuple[str, str, str]]:
-    """Name, value and meaning of each option: the string below its field, in whichever class."""
-    hints = typing.get_type_hints(type(instance))
-    meanings = field_docs(type(instance))
-    rows = []
-    for field in dataclasses.fields(instance):
-        choices = ", ".join(map(str, typing.get_args(hints[field.name])))
-        meaning = meanings.get(field.name, "") + (f" One of {choices}." if choices else "")
-        rows.append((field.name, str(getattr(instance, field.name)), meaning.strip()))
-    return rows

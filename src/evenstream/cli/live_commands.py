@@ -9,22 +9,28 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import tyro
 
+from evenstream.auto import AUTO, choose, own_network
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, replacing, with_home
 from evenstream.options import TrainingOptions
 from evenstream.printable import Escaping, say, say_error
-from evenstream.text import METAVARS, field_docs, option_types
+from evenstream.text import field_docs, metavar, option_types
 
 if TYPE_CHECKING:
     from evenstream.learner.learner import Learner
+    from evenstream.live.sources import Source
 
 PREDICT_ROWS = 256
-FOR_TABLES = {"network": "mlp-norm", "lr": 0.1, "batch": 10, "replay_batch": 10}
-FOR_IMAGES = {"network": "convnet", "lr": 0.03, "batch": 32, "replay_batch": 32}
+IMAGE_SIDE = 64
+"""That images are brought to, unless another is asked for."""
+FOR_TABLES, FOR_IMAGES = (
+    {"network": chosen.network, **chosen.training()}
+    for chosen in (choose((1,)), choose((3, IMAGE_SIDE, IMAGE_SIDE)))
+)
 
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 OldFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
@@ -57,7 +63,7 @@ def _by_data(metavar: str, name: str) -> Any:
 class NewLearnerFlags:
     """options of a new learner; a saved one keeps its own"""
 
-    method: Annotated[str | None, _new("METHOD", "er-las")] = None
+    method: Annotated[str | None, _new("METHOD", AUTO)] = None
     """NAME[:key=value,...] (see `evenstream methods`)."""
     network: Annotated[str | None, _by_data("NAME", "network")] = None
     """Feature extractor."""
@@ -71,7 +77,13 @@ class NewLearnerFlags:
         """A new learner, for images or for tables."""
         from evenstream.learner.learner import Learner
 
-        options = {**(FOR_IMAGES if images else FOR_TABLES), **self.given()}
+        given = self.given()
+        chosen = dict(FOR_IMAGES if images else FOR_TABLES)
+        own = own_network(given.get("method", AUTO))
+        chosen |= {} if own is None else {"network": own}
+        if "optimizer" in given:
+            chosen = {n: v for n, v in chosen.items() if n not in ("lr", "weight_decay")}
+        options = {**chosen, **given}
         return Learner(model=options.pop("network"), device=device or "cpu", **options)
 
     def check(self, learner: Learner) -> None:
@@ -79,7 +91,7 @@ class NewLearnerFlags:
         from evenstream.composition import compose
 
         for name, value in self.given().items():
-            saved: Any = getattr(learner.options, name, learner.model)
+            saved: Any = getattr(learner.options, name, learner.model_text)
             if name == "method":
                 saved, value = learner.text, compose(value).text
             if value not in (saved, "auto"):
@@ -98,8 +110,8 @@ def _flags() -> list[tuple[str, Any, Any]]:
         name, kind = field.name, types[field.name]
         if name in ("device", "scope"):  # one has a flag of its own; all classes are not known
             continue
-        metavar = METAVARS.get(kind) or f"{{{','.join(get_args(kind))}}}"
-        shown = _by_data(metavar, name) if name in FOR_TABLES else _new(metavar, field.default)
+        called = metavar(kind)
+        shown = _by_data(called, name) if name in FOR_TABLES else _new(called, field.default)
         shown = replace(shown, help=" ".join(meanings[name].split()))
         found.append((name, Annotated[kind | None, shown], None))
     return found
@@ -119,6 +131,9 @@ def learn(
     start: OldFolder = None,
     label: Column = None,
     ignore: Columns = (),
+    categorical: Columns = (),
+    text: Columns = (),
+    date: Columns = (),
     size: Annotated[int | None, _new("INT", 64)] = None,
     corrupt: Literal["stop", "skip"] = "stop",
     again: tyro.conf.FlagCreatePairsOff[bool] = False,
@@ -137,14 +152,18 @@ def learn(
 
     Args:
         directory: Folder of the learner: new, or written by `learn` or by Learner.save.
-        source: A table (.csv, .tsv, .parquet), an .npz file, a folder with a folder of images for
-            each class, - for CSV with a header from the standard input, as in
-            `tail -n +1 -f monday.csv | evenstream learn plant --from -`, or SCHEME://... with a
+        source: A table (.csv, .tsv, .jsonl, .parquet), an .npz file, a folder with a folder of
+            images for each class, - for CSV with a header or JSON lines from the standard input, as
+            in `tail -n +1 -f monday.csv | evenstream learn plant --from -`, or SCHEME://... with a
             scheme that a plugin brings.
         new: Options of a new learner.
         start: Begin a new DIR with a copy of the learner in this folder, which may be a run's.
         label: Column of a table that holds the label.
-        ignore: Columns of a table to leave out; all others must be numbers.
+        ignore: Columns of a table to leave out.
+        categorical: Columns to take as categories, whatever they look like; for a new learner.
+        text: Columns to take as free text; for a new learner.
+        date: Columns to take as dates or times, each as NAME or NAME=FORMAT (%d.%m.%Y); for a new
+            learner.
         size: Pixels a side that images are brought to, for a new learner.
         corrupt: What to do with rows and images that cannot be used: stop, or skip and count them.
         again: Learn data once more that was learned before.
@@ -161,6 +180,7 @@ def learn(
     from evenstream.live.opening import Known, Reading, open_source
     from evenstream.live.tally import Place
     from evenstream.run.machine import use_machine
+    from evenstream.tabular import Wishes
 
     use_machine(threads)
     known, streams, learner = Known(), dict[str, Place](), None
@@ -172,13 +192,18 @@ def learn(
         new.check(learner)
         known = Known.of(learner, tally)
         streams = tally.streams if saved == directory else {}
-    reading = Reading(label=label, ignore=ignore, size=size, bad=corrupt, patience=patience)
+    wishes = Wishes(categorical, text, date)
+    reading = Reading(
+        label=label, ignore=ignore, wishes=wishes, size=size, bad=corrupt, patience=patience
+    )
     with contextlib.closing(open_source(source, known, reading)) as data:
+        if learner is None:
+            _tell_columns(data)
         learner = learner or new.make(data.is_image, device)
         data.batch = learner.options.batch
         data.shuffle(learner.options.seed)
         name = data.name_in(streams, again=again)
-        with Display(Screen()) as display:
+        with Display(Screen()) as display, data.trouble():
             metrics = follow(
                 learner,
                 data.stream,
@@ -192,6 +217,16 @@ def learn(
     return 0
 
 
+def _tell_columns(data: Source) -> None:
+    """Say what the columns of a table were taken for."""
+    from evenstream.live.sources import TableSource
+
+    encoder = data.columns.encoder if isinstance(data, TableSource) else None
+    if encoder is not None and not encoder.obvious:
+        say(encoder.summary())
+        say("(--categorical, --text, --date or --ignore NAME reads a column differently)")
+
+
 def predict(
     directory: Folder,
     source: Data,
@@ -202,6 +237,7 @@ def predict(
     spreadsheet_safe: tyro.conf.FlagCreatePairsOff[bool] = False,
     label: Column = None,
     ignore: Columns = (),
+    corrupt: Literal["stop", "skip", "null"] = "stop",
     device: Saved = None,
     threads: int = 1,
 ) -> int:
@@ -214,13 +250,15 @@ def predict(
 
     Args:
         directory: Folder of the learner, or of a run.
-        source: A table, an .npz file with x, an image, a folder of images, - for CSV from the
-            standard input, or SCHEME://... with a scheme that a plugin brings.
+        source: A table, an .npz file with x, an image, a folder of images, - for CSV or JSON lines
+            from the standard input, or SCHEME://... with a scheme that a plugin brings.
         out: File to write.
         top: Write so many of the most likely labels instead of the probabilities of all.
         spreadsheet_safe: Put a ' before text that a spreadsheet would take for a formula.
         label: Column of a table that holds the label, which is left out of the prediction.
         ignore: Columns of a table to leave out.
+        corrupt: What to do with rows and images that cannot be used: stop, skip them, or write a
+            line with empty cells for each (null), so that lines stay in step with the data.
         device: cpu, cuda, cuda:1, ...
         threads: Threads.
     """
@@ -233,11 +271,21 @@ def predict(
         raise InputError(f"--out {out} would overwrite the data itself; choose another file")
     use_machine(threads)
     learner, tally = read_learner(directory, device)
-    reading = Reading(label=label, ignore=ignore, label_needed=False, patience=1.0)
+    reading = Reading(label=label, ignore=ignore, label_needed=False, bad=corrupt, patience=1.0)
     with contextlib.closing(open_source(source, Known.of(learner, tally), reading)) as data:
         data.batch = PREDICT_ROWS
         with _output(out) as file:
-            score = write_predictions(learner, data, file, top, quote_formulas=spreadsheet_safe)
+            score = write_predictions(
+                learner,
+                data,
+                file,
+                top,
+                quote_formulas=spreadsheet_safe,
+                tell_bad=corrupt == "null",
+            )
+        if data.skipped:
+            done = "rows left out" if corrupt == "skip" else "rows left empty"
+            say_error(f"{done}, could not be used: {data.skipped:,}; the first: {data.refusal}")
     if score.labelled:
         share = 100 * score.right / score.labelled
         say_error(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 import warnings
@@ -14,6 +15,8 @@ import tyro
 
 from evenstream.cli import data_commands, paper_commands
 from evenstream.cli.catalogue_commands import methods, streams
+from evenstream.cli.doctor_command import doctor
+from evenstream.cli.export_commands import export
 from evenstream.cli.live_commands import learn, predict
 from evenstream.cli.numbers import NUMBERS
 from evenstream.cli.pretrain_commands import pretrain
@@ -28,6 +31,10 @@ DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit
 
 Start here:  evenstream compare er er-las --stream c-digits
 """
+
+LOG = "EVENSTREAM_LOG"
+"""Environment variable that says from which level on the log is shown."""
+LEVELS = ("debug", "info", "warning")
 
 Commands = dict[str, Callable[..., Any]]
 
@@ -57,10 +64,12 @@ COMMANDS: Commands = {
     "paper": paper,
     "learn": learn,
     "predict": predict,
+    "export": export,
     "pretrain": pretrain,
     "methods": methods,
     "streams": streams,
     "data": data,
+    "doctor": doctor,
 }
 GROUPS: dict[Callable[..., Any], Commands] = {
     data: data_commands.COMMANDS,
@@ -116,6 +125,17 @@ def _prepare_output() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def _show_log(level: str) -> None:
+    """Write what the library logs to the standard error, if that is asked for."""
+    if not level:
+        return
+    if level not in LEVELS:
+        raise InputError(f"{LOG} must be one of {', '.join(LEVELS)}, got {level!r}")
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(format=form)
+    logging.getLogger("evenstream").setLevel(level.upper())
+
+
 def _run(arguments: list[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["--version"], ["-V"]):
@@ -124,6 +144,7 @@ def _run(arguments: list[str] | None) -> int:
     before = warnings.formatwarning
     warnings.formatwarning = format_warning
     try:
+        _show_log(os.environ.get(LOG, ""))
         if any("\0" in word for word in words):
             raise InputError("there is nothing with a NUL character in its name")
         command = COMMANDS.get(words[0]) if words else None

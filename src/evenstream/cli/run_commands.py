@@ -33,6 +33,7 @@ NewFolder = Annotated[
     Path | None,
     tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: out/..., after the stream)"),
 ]
+Budget = Annotated[str | None, tyro.conf.arg(metavar="TIMES", help_behavior_hint="(default: none)")]
 Trackers = Annotated[str, tyro.conf.arg(metavar="NAMES", help_behavior_hint="(default: none)")]
 SettingsFlags = Annotated[Settings, tyro.conf.OmitArgPrefixes]
 
@@ -68,6 +69,7 @@ def run(
     config = settings.resolve(method, stream.protocol)
     fit(config, stream)
     _note_missing_weights(config, stream)
+    _note_columns(stream)
     name = f"{safe_name(config.stream)}_{safe_name(method)}_seed-{config.seed}"
     folder = out or Path("out") / name
     claim_folder(folder, config)
@@ -85,6 +87,7 @@ def compare(
     seeds: int = 5,
     jobs: Annotated[int, tyro.conf.arg(help_behavior_hint="(default: one for each core)")] = 0,
     track: Trackers = "",
+    budget: Budget = None,
     out: NewFolder = None,
 ) -> int:
     """Train several methods on the same seeds and say how sure the differences are.
@@ -99,6 +102,7 @@ def compare(
         seeds: How many seeds each method is trained with.
         jobs: Runs at the same time, each a process with --threads threads.
         track: Where to show the runs as well: tensorboard, mlflow, or both, with a comma.
+        budget: Mark methods that take more image passes than so many times those of er-las: 1.1x.
         out: Folder for the comparison; must be new or empty.
     """
     from evenstream.track import read_names
@@ -114,10 +118,13 @@ def compare(
 
     methods = tuple(map(settings.named, methods))
     stream = settings.open()
-    comparison = Comparison(methods, seeds, settings.resolve(methods[0], stream.protocol))
+    comparison = Comparison(
+        methods, seeds, settings.resolve(methods[0], stream.protocol), _times(budget)
+    )
     for method in methods:
         fit(settings.resolve(method, stream.protocol), stream)
     _note_missing_weights(comparison.settings, stream)
+    _note_columns(stream)
     name = safe_name(comparison.settings.stream)
     folder = out or Path("out") / f"{name}_{'_'.join(map(safe_name, methods))}"
     n_jobs = how_many(jobs, comparison.settings.threads)
@@ -175,6 +182,7 @@ def report(
         Path | None,
         tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: DIR/report.html)"),
     ] = None,
+    budget: Budget = None,
 ) -> int:
     """Write a page with tables and figures for a run or a comparison.
 
@@ -183,11 +191,18 @@ def report(
     Args:
         directory: The folder of a run or a comparison.
         out: The page to write; one file, no network needed to look at it.
+        budget: Mark methods that take more image passes than so many times those of er-las: 1.1x.
     """
     from evenstream.report import write_report
 
-    _say(_console(), f"report: {write_report(directory, out)}")
+    _say(_console(), f"report: {write_report(directory, out, _times(budget))}")
     return 0
+
+
+def _times(budget: str | None) -> float | None:
+    from evenstream.text import read_budget
+
+    return None if budget is None else read_budget(budget)
 
 
 def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str]) -> int:
@@ -258,6 +273,13 @@ def _note_missing_weights(config: RunConfig, stream: Stream) -> None:
         _say(_console(), f"note: {note}")
 
 
+def _note_columns(stream: Stream) -> None:
+    """Say what the columns of a table were taken for."""
+    table = stream.dataset.table
+    if table is not None and not table.obvious:
+        _say(_console(), table.summary())
+
+
 def _print_settings(console: Screen, config: RunConfig, title: str) -> None:
     _say(console, title, style="bold")
     schedule = "" if config.batch_schedule == "constant" else f" ({config.batch_schedule})"
@@ -266,7 +288,9 @@ def _print_settings(console: Screen, config: RunConfig, title: str) -> None:
         f"network {config.network}{f' from {config.weights}' if config.weights else ''}, "
         f"{f'{config.epochs} epochs a task, ' if config.epochs > 1 else ''}"
         f"memory {config.memory}, batch {config.batch}{schedule} + "
-        f"{config.replay_batch} replayed, lr {config.lr:g}"
+        f"{config.replay_batch} replayed"
+        f"{f' in {config.steps} steps ({config.step_rows})' if config.steps > 1 else ''}"
+        f", lr {config.lr:g}"
         f"{f' (a tenth from epochs {config.milestones})' if config.milestones else ''}, "
         f"{config.optimizer}, augmentation "
         f"{config.augment}, classes by {config.class_order}, {config.device}, dtype {config.dtype}",
@@ -285,6 +309,12 @@ def _print_result(console: Screen, metrics: dict[str, Any], folder: Path) -> Non
         f"{metrics['samples_per_second'] or 0:,.0f} samples/s, {metrics['dtype']}; "
         f"evaluation {metrics['eval_seconds']:.1f} s",
     )
+    if metrics.get("relative_cost") is not None:
+        _say(
+            console,
+            f"cost {metrics['image_passes']:,.0f} image passes, "
+            f"{metrics['relative_cost']:.2f} times er-las; CPU {metrics['cpu_seconds']:.1f} s",
+        )
     if metrics.get("A_AUC") is not None:
         statement = (metrics.get("online") or {}).get("statement", "")
         _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {statement}")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from evenstream.auto import own_network
 from evenstream.options import Protocol
 from evenstream.run.config import RunConfig, read_milestones
-from evenstream.text import METAVARS, field_docs, option_types
+from evenstream.text import field_docs, metavar, option_types
 
 if TYPE_CHECKING:
     from evenstream.streams import Stream
@@ -30,7 +31,7 @@ class RunFlags:
     """A stream's name (see `evenstream streams`), or the path of a file or folder of data."""
     protocol: Literal["online", "offline"] = "online"
     """online: each sample is seen once (some methods look at a task again when it ends, see
-    docs/methods.md). offline: 50 epochs a task and a memory of 100."""
+    docs/methods/index.md). offline: 50 epochs a task and a memory of 100."""
     inference: Annotated[
         str | None,
         tyro.conf.arg(metavar="RULE", help_behavior_hint="(default: the method's own)"),
@@ -74,6 +75,8 @@ class RunFlags:
         del values["inference"]  # it is in the method's name
         if values.pop("protocol") == "offline":
             protocol = protocol.offline()
+        if values["network"] is None:
+            values["network"] = own_network(method)
         for field in fields(protocol):
             if values[field.name] is None:
                 values[field.name] = getattr(protocol, field.name)
@@ -116,8 +119,8 @@ def _flags() -> list[tuple[str, Any, Any]]:
         shown: dict[str, Any] = {"help": " ".join(meanings[name].split())}
         default = field.default
         if name in _FLAGS or name in of_stream:
-            own, metavar, hint = _FLAGS.get(name) or (kind, METAVARS[kind], _STREAM)
-            shown |= {"metavar": metavar, "help_behavior_hint": hint}
+            own, called, hint = _FLAGS.get(name) or (kind, metavar(kind), _STREAM)
+            shown |= {"metavar": called, "help_behavior_hint": hint}
             kind, default = (str, "") if own is str and name in _FLAGS else (own | None, None)
         found.append((name, Annotated[kind, tyro.conf.arg(**shown)], default))
     return found

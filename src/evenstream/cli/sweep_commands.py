@@ -71,7 +71,7 @@ class SweepOptions:
         str | None,
         tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the experiment's)"),
     ] = None
-    """What all runs start from (docs/pretraining.md); none: from scratch."""
+    """What all runs start from (docs/how-to/pretraining.md); none: from scratch."""
     retries: int = 1
     """How often a run that fails is tried again."""
     keep: bool = False
@@ -98,7 +98,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
     Ctrl-C saves; the same command goes on exactly there, and leaves finished runs alone. Writes a
     folder for each run, NAME.csv, which says what is where, and a report with tables and figures.
-    docs/sweeps.md explains the file.
+    docs/how-to/sweeps.md explains the file.
 
     Args:
         file: The experiment.

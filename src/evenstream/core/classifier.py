@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from evenstream.core.heads import GrowingHead
+from evenstream.core.heads import ExitsHead, GrowingHead
+from evenstream.core.passes import Passes
 
 
 class Classifier(nn.Module):
@@ -30,21 +31,61 @@ class Classifier(nn.Module):
         """Classes in the softmax: those seen so far, or None for every row of the head."""
         norms = [m for m in backbone.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         self._norms = tuple(norms)
+        self.passes = Passes()
+        """Counts what goes through it and its copies."""
+        self.backbone_work = 0.0
+        """Multiplications of the backbone for one row; 0 if unknown."""
+        self.front_work = 0.0
+        """Those of a frozen part in front of it, which belongs to the whole, too."""
 
     def features(self, x: Tensor) -> Tensor:
         """Features in float32."""
         with (
             torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32),
-            single_row_statistics(self._norms, len(x)),
+            single_row_statistics(self._norms if self.training else (), x.shape[0]),
         ):
-            features: Tensor = self.backbone(laid_out(x, self.layout))
-            return features.float()
+            features: Tensor = self.backbone(laid_out(x, self.layout)).float()
+        self.passes.of(x.shape[0], features, self.backbone_share)
+        return features
 
     def logits(self, features: Tensor) -> Tensor:
         """Logits of given features, in float32."""
         with torch.autocast(features.device.type, enabled=False):
             out: Tensor = self.head(features, self.width)
-            return out
+        self.passes.of(features.shape[0], out, self.head_share)
+        return out
+
+    @property
+    def exits(self) -> int:
+        """How many classifiers there are on the features of its stages; 0 for a plain head."""
+        return len(self.head.sizes) if isinstance(self.head, ExitsHead) else 0
+
+    def exit_logits(self, exit: int, features: Tensor) -> Tensor:
+        """Logits of one of several exits."""
+        assert isinstance(self.head, ExitsHead)
+        with torch.autocast(features.device.type, enabled=False):
+            out = self.head.exit_logits(exit, features, self.width)
+        self.passes.of(features.shape[0], out, self.head_share / self.exits)
+        return out
+
+    @property
+    def backbone_share(self) -> float:
+        """The backbone's part of the work on a row; all of it if that is unknown."""
+        return self.backbone_work / self.work if self._known else 1.0
+
+    @property
+    def head_share(self) -> float:
+        """The head's part of it."""
+        return self.head.weight.numel() / self.work if self._known else 0.0
+
+    @property
+    def work(self) -> float:
+        """Multiplications for one row, from the inputs to the logits."""
+        return self.front_work + self.backbone_work + self.head.weight.numel()
+
+    @property
+    def _known(self) -> bool:
+        return self.front_work + self.backbone_work > 0
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""

@@ -39,6 +39,11 @@ class Criterion(Stateful, Protocol):
         """Why logits trained by it still contain class priors; None if they do not."""
         ...
 
+    @property
+    def reduction(self) -> Reduction:
+        """What `score` makes of the losses of rows if it is not told."""
+        ...
+
     def start(self, seed: int) -> None:
         """A learner with this seed begins to use it."""
         ...

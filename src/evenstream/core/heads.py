@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -11,11 +11,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evenstream.bounds import check_options
 from evenstream.core.randomness import make_generator
 from evenstream.errors import InputError
-from evenstream.registry import Registry
+from evenstream.numerals import LARGEST_FLOAT32
+from evenstream.registry import Registry, check_class
+from evenstream.text import check_defaults
 
-__all__ = ["HEADS", "Cosine", "CosineHead", "GrowingHead", "Head", "Linear", "register_head"]
+__all__ = [
+    "HEADS",
+    "Cosine",
+    "CosineHead",
+    "Exits",
+    "ExitsHead",
+    "GrowingHead",
+    "Head",
+    "Linear",
+    "register_head",
+]
 
 
 class GrowingHead(nn.Module):
@@ -28,8 +41,8 @@ class GrowingHead(nn.Module):
     def __init__(self, in_features: int, seed: int, size: int = 0) -> None:
         super().__init__()
         self.in_features, self.seed = in_features, seed
-        self.weight = nn.Parameter(torch.zeros(0, in_features))
-        self.bias = nn.Parameter(torch.zeros(0))
+        weight, bias = self._drawn(0)
+        self.weight, self.bias = nn.Parameter(weight[:0]), nn.Parameter(bias[:0])
         self.grow(size)
 
     @property
@@ -41,14 +54,17 @@ class GrowingHead(nn.Module):
         """Append rows until there are `size`; old rows keep their values."""
         if size <= self.out_features:
             return
-        bound = 1 / math.sqrt(self.in_features)
-        new = torch.empty(size - self.out_features, self.in_features + 1)
-        for row, index in zip(new, range(self.out_features, size), strict=True):
-            row.uniform_(-bound, bound, generator=make_generator(self.seed, "head", index))
-        new = new.to(self.weight)
+        drawn = [self._drawn(index) for index in range(self.out_features, size)]
         trained = self.weight.requires_grad  # an average's is not
-        self.weight = nn.Parameter(torch.cat([self.weight.detach(), new[:, :-1]]), trained)
-        self.bias = nn.Parameter(torch.cat([self.bias.detach(), new[:, -1]]), trained)
+        weight, bias = (torch.cat(rows).to(self.weight) for rows in zip(*drawn, strict=True))
+        self.weight = nn.Parameter(torch.cat([self.weight.detach(), weight]), trained)
+        self.bias = nn.Parameter(torch.cat([self.bias.detach(), bias]), trained)
+
+    def _drawn(self, index: int) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a class, as one row each."""
+        generator = make_generator(self.seed, "head", index)
+        row = draw_row(self.in_features, generator)
+        return row[:-1].unsqueeze(0), row[-1:]
 
     def forward(self, features: Tensor, width: int | None = None) -> Tensor:
         """Logits of the first `width` classes (all rows by default)."""
@@ -63,8 +79,48 @@ class GrowingHead(nn.Module):
         if saved is not None and saved.shape[0] != self.out_features:
             trained = self.weight.requires_grad  # a teacher's is not
             self.weight = nn.Parameter(self.weight.new_zeros(saved.shape), trained)
-            self.bias = nn.Parameter(self.bias.new_zeros(saved.shape[0]), trained)
+            shape = saved.shape[0], *self.bias.shape[1:]
+            self.bias = nn.Parameter(self.bias.new_zeros(shape), trained)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def draw_row(in_features: int, generator: torch.Generator) -> Tensor:
+    """Weights and a bias by `nn.Linear`'s default law."""
+    bound = 1 / math.sqrt(in_features)
+    return torch.empty(in_features + 1).uniform_(-bound, bound, generator=generator)
+
+
+class ExitsHead(GrowingHead):
+    """A linear layer on the features of each stage; the logits are the mean of their log-softmax.
+
+    The features of all stages come side by side. A class has one row for all stages, and a bias
+    for each of them.
+    """
+
+    def __init__(self, sizes: Sequence[int], seed: int, size: int = 0) -> None:
+        self.sizes = tuple(sizes)
+        super().__init__(sum(sizes), seed, size)
+
+    def _drawn(self, index: int) -> tuple[Tensor, Tensor]:
+        generator = make_generator(self.seed, "head", index)
+        rows = [draw_row(size, generator) for size in self.sizes]
+        weight, bias = torch.cat([row[:-1] for row in rows]), torch.stack([row[-1] for row in rows])
+        return weight.unsqueeze(0), bias.unsqueeze(0)
+
+    def logits(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """The mean over exits of the logarithm of their probabilities."""
+        exits = range(len(self.sizes))
+        found = [self._at(exit, features, weight, bias).log_softmax(1) for exit in exits]
+        return torch.stack(found).mean(0)
+
+    def exit_logits(self, exit: int, features: Tensor, width: int | None = None) -> Tensor:
+        """The logits of one exit alone."""
+        return self._at(exit, features, self.weight[:width], self.bias[:width])
+
+    def _at(self, exit: int, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        first = sum(self.sizes[:exit])
+        own = slice(first, first + self.sizes[exit])
+        return F.linear(features[:, own], weight[:, own], bias[:, exit])
 
 
 class CosineHead(GrowingHead):
@@ -95,6 +151,11 @@ class Head:
     """What a head is made from; the typed fields of a subclass are its options."""
 
     name: ClassVar[str]
+    with_exits: ClassVar[bool] = False
+    """Whether it takes the features of each stage of the network, side by side."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def build(self, in_features: int, seed: int, size: int) -> GrowingHead:
         """The head itself, with `size` rows."""
@@ -107,7 +168,13 @@ HEADS: Registry[type[Head]] = Registry("head")
 
 def register_head(name: str) -> Callable[[H], H]:
     """Make a head known by name: METHOD:head=NAME; its options are written as `head_OPTION`."""
-    return HEADS.register(name)
+
+    def add(cls: H) -> H:
+        check_class("head", cls, Head)
+        check_defaults("head", name, cls)
+        return HEADS.register(name)(cls)
+
+    return add
 
 
 @register_head("linear")
@@ -131,10 +198,47 @@ class Cosine(Head):
     """Whether the factor is trained, too."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.scale < math.inf:
+        super().__post_init__()
+        if not 0 < self.scale <= LARGEST_FLOAT32:
             raise InputError(f"a head's scale must be a number above 0, got {self.scale!r}")
 
     def build(self, in_features: int, seed: int, size: int) -> GrowingHead:
         """A layer of cosines."""
         scale, learned = self.scale, self.scale_learned
         return CosineHead(in_features, seed, size, scale=scale, learned=learned)
+
+
+@register_head("exits")
+@dataclass(frozen=True)
+class Exits(Head):
+    """A linear layer after each stage of a ResNet; predictions by the mean of their log-softmax.
+
+    Each exit is trained by the method's own loss, with its own logits.
+    """
+
+    with_exits = True
+
+    early: float = 1.0
+    """Weight of the loss of each exit but the last, whose weight is 1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.early < math.inf:
+            raise InputError(f"early must be a number of 0 or more, got {self.early!r}")
+
+    def build(self, in_features: int, seed: int, size: int) -> GrowingHead:
+        """As if the network had one stage."""
+        return self.build_exits((in_features,), seed, size)
+
+    def build_exits(self, sizes: Sequence[int], seed: int, size: int) -> ExitsHead:
+        """A layer for each size."""
+        return ExitsHead(sizes, seed, size)
+
+    def weigh(self, losses: Sequence[Tensor]) -> Tensor:
+        """The loss of all exits, the last one being the deepest."""
+        return losses[-1] + self.early * sum(losses[:-1], torch.zeros_like(losses[-1]))
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,50 @@ class InputKind:
         """What `asdict` made of it, checked."""
         kind = cls(tuple(state["shape"]), state["dtype"])
         sizes = all(type(size) is int and size > 0 for size in kind.shape)
-        if kind.shape and sizes and kind.dtype in ("uint8", "float32"):
+        if kind.shape and sizes and kind.dtype in ("uint8", "float32", "float16"):
+            return kind
+        if kind == TEXTS:
             return kind
         raise ValueError(f"there are no inputs of shape {kind.shape} and dtype {kind.dtype!r}")
 
     def example(self) -> Tensor:
         """A batch of one row of zeros."""
         return torch.zeros((1, *self.shape), dtype=getattr(torch, self.dtype))
+
+
+TEXTS = InputKind((), "text")
+"""Texts of any length, which a frozen part turns into numbers."""
+Batch = Tensor | list[str]
+"""Checked inputs."""
+
+
+def kind_of(batch: Batch) -> InputKind:
+    """The kind of the rows of a checked batch."""
+    return TEXTS if isinstance(batch, list) else InputKind.of(batch)
+
+
+def are_texts(x: Any) -> bool:
+    """Whether a user means texts: one, or a sequence that has some."""
+    if isinstance(x, (str, Tensor)):
+        return isinstance(x, str)
+    if isinstance(x, (list, tuple)):
+        return any(isinstance(each, str) for each in x)
+    kind = getattr(getattr(x, "dtype", None), "kind", "O")
+    if not hasattr(x, "__array__") or kind not in "OUT":
+        return False
+    array = np.asarray(x)
+    return array.dtype.kind in "UT" or any(isinstance(each, str) for each in array.flat)
+
+
+def check_texts(x: Any) -> list[str]:
+    """A batch of texts as a list; refuses rows that are none."""
+    if isinstance(x, str):
+        raise InputError("inputs are a single text; pass a list with one text for each sample")
+    rows = list(x) if isinstance(x, (list, tuple)) else np.asarray(x).tolist()
+    for index, text in enumerate(rows):
+        if not isinstance(text, str):
+            raise InputError(f"row {index} is no text but {shown(text)}; pass texts only")
+    return [str(text) for text in rows]
 
 
 def refuse_unusual(what: str, tensor: Tensor) -> None:
@@ -54,6 +91,22 @@ def refuse_unusual(what: str, tensor: Tensor) -> None:
         raise InputError(f"{what} must be a plain tensor, got {kind}")
 
 
+def check_weights(weights: Any, rows: int) -> Tensor | None:
+    """A weight for each row as float32; None if there are none, or all rows count alike."""
+    if weights is None:
+        return None
+    found = weights.detach().cpu() if isinstance(weights, Tensor) else weights
+    try:
+        array = np.asarray(found, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"weights must be numbers, one for each row: {error}") from None
+    if array.shape != (rows,):
+        raise InputError(f"{rows} rows but weights of shape {array.shape}; pass one for each row")
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise InputError("weights must be finite numbers of 0 or more")
+    return None if (array == 1).all() else torch.from_numpy(array.copy())
+
+
 def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     """A private copy of the batch on the CPU, uint8 or float32; refuses what cannot be learned."""
     if isinstance(x, Tensor):
@@ -67,6 +120,12 @@ def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
             array = np.asarray(x)
         except (ValueError, TypeError, RuntimeError, AttributeError) as error:
             raise InputError(f"inputs are not an array: {error}") from None
+        if array.dtype.kind not in "uifb" and are_texts(x):
+            raise InputError(
+                "inputs must be numbers, got texts; to learn from texts, give the learner an "
+                "encoder: model='wordllama', or Frozen(function) with a function from a list of "
+                "texts to a matrix"
+            )
         if array.dtype.kind not in "uifb":
             raise InputError(f"inputs must be numbers, got an array of dtype {array.dtype}")
         with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused below

@@ -94,6 +94,8 @@ def plain_labels(labels: Any) -> list[Label]:
                 "pass one label for each row"
             )
         labels = labels.tolist()
+    if hasattr(labels, "to_pylist"):  # of Arrow
+        labels = labels.to_pylist()
     unordered = isinstance(labels, (str, bytes, bytearray, AnySet, Mapping))
     if unordered or not isinstance(labels, Iterable):
         raise InputError(

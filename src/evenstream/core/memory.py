@@ -16,7 +16,9 @@ from evenstream.core.room import check_room
 from evenstream.entries import whole_number
 from evenstream.errors import InputError
 
-X, Y = "x", "y"
+X, Y, WEIGHT = "x", "y", "row_weight"
+ABSENT = {WEIGHT: 1.0}
+"""What a row has that was stored without a value of a field; 0 where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Memory:
         """Slots filled so far; always the first ones."""
         self.class_counts = torch.zeros(0, dtype=torch.int64, device=self.device)
         """How many stored samples each class has."""
+        self.counters: dict[str, Tensor] = {}
+        """What a storing policy counts; saved with the memory. Replaced, never changed in place."""
         self._fields: dict[str, Tensor] = {}
         self._journal: list[Callable[[], None]] | None = None
 
@@ -67,7 +71,7 @@ class Memory:
     def put(self, slots: Tensor, values: dict[str, Tensor]) -> None:
         """Write rows into distinct slots; slots beyond `size` must continue it without a gap.
 
-        A field without a value for these rows is zero there.
+        A field without a value for these rows is zero there (`ABSENT` has the exceptions).
         """
         if not len(slots):
             return
@@ -83,7 +87,7 @@ class Memory:
             if name in values:
                 self._write(name, slots, values[name])
             else:
-                self._fields[name][slots] = 0
+                self._fields[name][slots] = ABSENT.get(name, 0)
         self.size = max(self.size, int(slots.max()) + 1)
 
     def set_field(self, name: str, slots: Tensor, values: Tensor) -> None:
@@ -122,8 +126,9 @@ class Memory:
         """Allocate a field at its first write; widen it when the head has grown since."""
         if name not in self._fields:
             shape = (self.capacity, *rows.shape[1:])
+            value = ABSENT.get(name, 0)
             try:
-                self._fields[name] = torch.zeros(shape, dtype=rows.dtype, device=self.device)
+                self._fields[name] = torch.full(shape, value, dtype=rows.dtype, device=self.device)
             except RuntimeError as error:  # PyTorch has no type of its own for this on the CPU
                 size = math.prod(shape) * rows.element_size() / 2**30
                 raise InputError(
@@ -140,16 +145,17 @@ class Memory:
         row = raw[:1].nbytes + torch.int64.itemsize
         check_room(f"a memory of {self.capacity:,} samples", self.capacity * row, self.device)
 
-    def mark(self) -> int:
+    def mark(self) -> Any:
         """Start to remember what writes replace, so that a refused step can be undone."""
         self._journal = []
-        return self.seen
+        return self.seen, dict(self.counters)
 
-    def restore(self, mark: int) -> None:
+    def restore(self, mark: Any) -> None:
         """Undo every write since the mark."""
         for undo in reversed(self._journal or []):
             undo()
-        self._journal, self.seen = None, mark
+        self._journal = None
+        self.seen, self.counters = mark
 
     def settle(self) -> None:
         """Keep what was written since the mark."""
@@ -162,6 +168,7 @@ class Memory:
             "size": self.size,
             "class_counts": self.class_counts,
             "fields": {name: self.field(name) for name in self._fields},
+            **({"counters": dict(self.counters)} if self.counters else {}),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -170,6 +177,8 @@ class Memory:
             before = dict(vars(self))
             self._journal.append(lambda: vars(self).update(before))
         self.seen, self.size = whole_number(state, "seen"), whole_number(state, "size")
+        counters = state.get("counters", {})
+        self.counters = {name: value.to(self.device) for name, value in counters.items()}
         self._fields = {}
         for name, rows in state["fields"].items():
             if len(rows) != self.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -12,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenstream.errors import InputError, shown
-from evenstream.registry import Registry
+from evenstream.numerals import LARGEST_FLOAT32, plain_number
+from evenstream.registry import Registry, check_function
 
 Groups = Mapping[str, list[nn.Parameter]]
 """Parameters by what they belong to: `backbone`, `head` and `method` (its own modules). A method's
@@ -21,6 +23,10 @@ Scheduler = torch.optim.lr_scheduler.LRScheduler
 Made = torch.optim.Optimizer | tuple[torch.optim.Optimizer, Scheduler]
 OptimizerFactory = Callable[[Groups], Made]
 """What makes an optimiser, or one with a scheduler that is told of each step."""
+
+
+USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+"""Those of which it is known what they keep of each weight, and that their steps do not fail."""
 
 
 class NamedOptimizer(Protocol):
@@ -37,7 +43,13 @@ OPTIMIZERS: Registry[NamedOptimizer] = Registry("optimizer")
 
 def register_optimizer(name: str) -> Callable[[N], N]:
     """Give a function that makes optimisers a name, for `Learner(optimizer=...)` and runs."""
-    return OPTIMIZERS.register(name)
+
+    def add(make: N) -> N:
+        check_function("optimizer", make)
+        OPTIMIZERS.add(name, make)
+        return make
+
+    return add
 
 
 @register_optimizer("sgd")
@@ -75,7 +87,47 @@ def checked(made: Made) -> tuple[torch.optim.Optimizer, Scheduler | None]:
         )
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise InputError("ReduceLROnPlateau waits for a loss, which schedulers are not told here")
+    if scheduler is not None and scheduler.optimizer is not optimizer:
+        raise InputError("the scheduler must be made for the optimizer that is returned with it")
+    if isinstance(optimizer, _WITHOUT_USE):
+        raise InputError(f"{type(optimizer).__name__} cannot make the steps of a learner")
+    make_plain(optimizer)
     return optimizer, scheduler
+
+
+_WITHOUT_USE = (torch.optim.LBFGS, torch.optim.SparseAdam)
+"""One wants to compute the loss itself, and again and again; one wants sparse gradients."""
+
+
+def make_plain(optimizer: torch.optim.Optimizer) -> None:
+    """Turn the options of all groups into plain numbers; refuse what no save could hold.
+
+    A rate may be NumPy's, a fraction or a tensor, which a scheduler would change in place.
+    """
+    for group in optimizer.param_groups:
+        for name, value in group.items():
+            if name != "params":
+                group[name] = _plain_option(name, value)
+
+
+def _plain_option(name: str, value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_plain_option(name, each) for each in value)
+    number = plain_number(value)
+    if isinstance(number, int) and abs(number) >= 2**63:
+        number = float(number) if abs(number) < LARGEST_FLOAT32 else math.inf
+    plain = value if number is None else number
+    if not isinstance(plain, str | int | float | None) or not _is_finite(plain):
+        raise InputError(
+            f"the optimizer's {name} is {shown(value)}; it must be a number that float32 can hold, "
+            "text, a truth value or None"
+        )
+    return plain
+
+
+def _is_finite(value: Any) -> bool:
+    most = 2**63 - 1 if type(value) is int else LARGEST_FLOAT32
+    return not isinstance(value, (int, float)) or abs(value) <= most
 
 
 def scheduler_state(scheduler: Scheduler) -> dict[str, Any]:
@@ -132,6 +184,13 @@ def replace_parameter(
     if state is None:
         return
     added = new.shape[0] - old.shape[0]
+    for name, value in state.items():
+        if isinstance(value, Tensor) and value.ndim and value.shape != old.shape:
+            optimizer.state[old] = state
+            raise InputError(
+                f"what {type(optimizer).__name__} keeps of a weight ({name}) is of another shape, "
+                "and cannot grow with the head; use another optimizer"
+            )
     optimizer.state[new] = {key: _grown(value, old, added) for key, value in state.items()}
 
 
@@ -155,6 +214,11 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, packed: dict[str, Any
     groups = [{n: _like(mine, n, saved) for n in {**mine, **saved}} for mine, saved in pairs]
     state = {int(index): copy.deepcopy(entry) for index, entry in packed["state"].items()}
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+    if type(optimizer) in USUAL:
+        _check_shapes(optimizer)
+
+
+def _check_shapes(optimizer: torch.optim.Optimizer) -> None:
     for parameter, entries in optimizer.state.items():
         for name, value in entries.items():
             if value is not None and value.shape not in (parameter.shape, ()):
@@ -166,9 +230,9 @@ def _like(mine: dict[str, Any], name: str, saved: dict[str, Any]) -> Any:
     value = saved.get(name, mine.get(name))
     if isinstance(mine.get(name), tuple) and isinstance(value, list):
         value = tuple(value)  # which JSON does not know
-    most = 2**63 - 1 if type(value) is int else torch.finfo(torch.float32).max
-    finite = not isinstance(value, (int, float)) or abs(value) <= most
-    if not finite or (name in mine and _kind(value) is not _kind(mine[name])):
+    if isinstance(value, Tensor) and value.ndim == 0:  # as earlier versions saved some rates
+        value = value.item()
+    if not _is_finite(value) or (name in mine and _kind(value) is not _kind(mine[name])):
         raise TypeError(f"its {name} is {shown(value)}")
     return value
 

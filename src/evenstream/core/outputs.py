@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -34,6 +35,36 @@ class Outputs:
     features: Tensor
     logits: Tensor
 
+    @property
+    def n_classes(self) -> int:
+        """How many classes have been seen."""
+        return self.logits.shape[1]
+
+
+class OutputsOnDemand(Outputs):
+    """Outputs of a network that is not asked before somebody wants to know."""
+
+    def __init__(self, network: Classifier, x: Tensor, n_classes: int) -> None:
+        for name, value in (("x", x), ("_network", network), ("_n_classes", n_classes)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes have been seen."""
+        return int(vars(self)["_n_classes"])
+
+    @cached_property
+    def features(self) -> Tensor:
+        """The network's features."""
+        network: Classifier = vars(self)["_network"]
+        return network.features(self.x)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """The network's logits of the seen classes."""
+        network: Classifier = vars(self)["_network"]
+        return network.logits(self.features)[:, : self.n_classes]
+
 
 def plain_outputs(learner: LearnerState, raw: Tensor) -> tuple[Tensor, Tensor]:
     """Features and logits of the seen classes for un-augmented rows, in eval mode, in batches."""
@@ -57,5 +88,4 @@ def outputs(learner: LearnerState, network: Classifier, raw: Tensor) -> Iterator
     n_classes = len(learner.label_map)
     for x in plain_batches(learner.preprocess, raw, learner.device):
         let_through()
-        features = network.features(x)
-        yield Outputs(x, features, network.logits(features)[:, :n_classes])
+        yield OutputsOnDemand(network, x, n_classes)

@@ -41,6 +41,8 @@ class Part:
     def __init__(self) -> None:
         self.in_use = False
         """Whether a learner has it, whose state it then holds a part of."""
+        self.inner: Sequence[Part] = ()
+        """Parts that it consists of: the learner keeps their state, it tells them what happens."""
         self.modules: dict[str, nn.Module] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.tensors: dict[str, Tensor] = {}
@@ -66,6 +68,9 @@ class Part:
     def on_epoch_start(self, learner: LearnerState) -> None:
         """A pass over the task's data begins; online there is one in each task."""
 
+    def before_update(self, step: Step) -> None:
+        """The loss is computed, and nobody has learned from the batch yet: time to predict it."""
+
     def after_step(self, step: Step) -> None:
         """A method: after the update, before the memory takes in the batch (second steps).
 
@@ -78,6 +83,10 @@ class Part:
     def rebuild_module(self, learner: LearnerState, name: str) -> nn.Module:
         """An empty module to load a saved one into, if `on_setup` did not make it (teachers)."""
         return learner.copy_network()
+
+    def says(self) -> str | None:
+        """What `print(learner)` tells of its state; None for nothing."""
+        return None
 
     def mark(self) -> Any:
         """Which modules, optimisers and tensors there are, and what changes in place."""

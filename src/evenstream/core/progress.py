@@ -12,6 +12,29 @@ from evenstream.core.labels import Label, label_from_json, label_to_json, plain_
 from evenstream.entries import whole_number
 
 
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A batch that waits for a step."""
+
+    rows: Tensor
+    labels: list[Label]
+    weights: Tensor | None = None
+    """What each row counts; None if all count alike."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def joined(batches: list[Waiting]) -> Waiting:
+    """One batch of all that wait."""
+    weights = None
+    if any(batch.weights is not None for batch in batches):
+        ones = [torch.ones(len(b)) if b.weights is None else b.weights for b in batches]
+        weights = torch.cat(ones)
+    labels = [label for batch in batches for label in batch.labels]
+    return Waiting(torch.cat([batch.rows for batch in batches]), labels, weights)
+
+
 @dataclass
 class Progress:
     """Counters and announcements; every field is saved, and put back if a step is refused."""
@@ -23,7 +46,7 @@ class Progress:
     in_task: bool = False
     task_counts: dict[Label, int] | None = None
     """How often each label will occur in the task, if that was announced."""
-    pending: list[tuple[Tensor, list[Label]]] = field(default_factory=list)
+    pending: list[Waiting] = field(default_factory=list)
     """Batches gathered for the next step; replaced, never changed in place."""
 
     def mark(self) -> dict[str, Any]:
@@ -41,9 +64,10 @@ class Progress:
         """Plain values, and the waiting rows in one tensor."""
         counts, waiting = self.task_counts, None
         if self.pending:
-            rows = torch.cat([rows for rows, _ in self.pending])
-            labels = [label_to_json(label) for _, labels in self.pending for label in labels]
-            waiting = {"x": rows, "labels": labels}
+            batch = joined(self.pending)
+            waiting = {"x": batch.rows, "labels": [label_to_json(v) for v in batch.labels]}
+            if batch.weights is not None:
+                waiting["weights"] = batch.weights
         written = counts and [[label_to_json(label), n] for label, n in counts.items()]
         return {**vars(self), "task_counts": written, "pending": waiting}
 
@@ -57,4 +81,5 @@ class Progress:
         if counts is not None:
             self.task_counts = plain_counts({label_from_json(label): n for label, n in counts})
         if waiting is not None:
-            self.pending = [(waiting["x"], [label_from_json(v) for v in waiting["labels"]])]
+            labels = [label_from_json(v) for v in waiting["labels"]]
+            self.pending = [Waiting(waiting["x"], labels, waiting.get("weights"))]

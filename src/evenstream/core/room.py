@@ -17,13 +17,13 @@ def check_room(what: str, needed: int, device: torch.device) -> None:
     """Refuse what needs more memory than there is here; devices other than the CPU say so."""
     if device.type != "cpu":
         return
-    left = _bytes_left()
+    left = bytes_left()
     if needed > left:
         room = f"{needed / 1e9:,.1f} GB of memory, and {left / 1e9:,.1f} GB are left here"
         raise InputError(f"{what} would need {room}; keep fewer")
 
 
-def _bytes_left() -> float:
+def bytes_left() -> float:
     """Memory that is not in use; all that there is, or infinite, where the system does not tell."""
     with suppress(OSError):
         told = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")

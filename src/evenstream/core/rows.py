@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from evenstream.augment import Preprocess
+from evenstream.core.memory import WEIGHT
 
 
 @dataclass(eq=False)
@@ -33,6 +34,12 @@ class Rows:
 
     def __len__(self) -> int:
         return self.y.shape[0]
+
+    @property
+    def weights(self) -> Tensor:
+        """How much each row counts in the mean of the loss; 1 unless `learn` was told otherwise."""
+        ones = torch.ones(len(self), device=self.y.device)
+        return self.fields.get(WEIGHT, ones)
 
     @property
     def x(self) -> Tensor:

@@ -14,14 +14,16 @@ from evenstream.core.classifier import Classifier, frozen_copy
 from evenstream.core.criterion import Criterion
 from evenstream.core.heads import Head
 from evenstream.core.inputs import InputKind
+from evenstream.core.known_table import KnownTable
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.memory import Memory
 from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory, Scheduler, checked
+from evenstream.core.passes import Passes
 from evenstream.core.progress import Progress
 from evenstream.core.randomness import Randomness
 from evenstream.core.stateful import Stateful
 from evenstream.core.trained import Trained
-from evenstream.errors import InputError, NonFiniteLoss, UnknownName, calling
+from evenstream.errors import InputError, NonFiniteLoss, UnknownName, calling, shown
 from evenstream.interruption import let_through
 from evenstream.options import Options
 
@@ -67,6 +69,9 @@ class LearnerState:
         self.label_map = LabelMap()
         self.progress = Progress()
         self.trained = Trained(module)
+        self.passes = Passes()
+        """Image passes since the learner was made or loaded, or since they were reset."""
+        self.known_table = KnownTable()
 
     @property
     def pieces(self) -> dict[str, Stateful]:
@@ -79,6 +84,7 @@ class LearnerState:
             "memory": self.memory,
             "criterion": self.criterion,
             "randomness": self.randomness,
+            "table": self.known_table,
             **parts,
         }
 
@@ -148,6 +154,9 @@ class LearnerState:
         """A frozen copy of the network in eval mode (teachers, averages)."""
         return frozen_copy(self.network)
 
+    def undecide(self) -> None:
+        """What the first batch had decided is open again: that batch was refused."""
+
     # ---- changing ------------------------------------------------------------------------------
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -168,6 +177,11 @@ class LearnerState:
         backbone, head = list(network.backbone.parameters()), list(network.head.parameters())
         return self._make_optimizer({"backbone": backbone, "head": head, "method": []})
 
+    def renew_optimizer(self) -> None:
+        """Go on with a new optimiser for the network: momentum and moments are forgotten."""
+        optimizer, scheduler = self.network_optimizer(self.network)
+        self.trained.set(self.network, optimizer, self.kind_of_inputs, scheduler)
+
     def _make_optimizer(
         self, groups: dict[str, list[nn.Parameter]]
     ) -> tuple[torch.optim.Optimizer, Scheduler | None]:
@@ -177,9 +191,11 @@ class LearnerState:
             return checked(made)
         chosen = self.options
         make = OPTIMIZERS.find(chosen.optimizer)
-        optimizer, scheduler = checked(
-            make(groups, lr=chosen.lr, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
-        )
+        with calling(f"what makes the optimizer {chosen.optimizer!r}"):
+            made = make(
+                groups, lr=chosen.lr, momentum=chosen.momentum, weight_decay=chosen.weight_decay
+            )
+        optimizer, scheduler = checked(made)
         for group in optimizer.param_groups:
             group[FOLLOWS] = scheduler is None and group["lr"] == chosen.lr
         return optimizer, scheduler
@@ -209,6 +225,8 @@ class LearnerState:
         Returns:
             The loss.
         """
+        if not (isinstance(loss, Tensor) and loss.numel() == 1):
+            raise InputError(f"a loss must be a tensor with one number in it, got {shown(loss)}")
         parts = [self._group(name) for name in groups or ("network",)]
         for optimizer, parameters in parts:
             if undoable:
@@ -222,8 +240,9 @@ class LearnerState:
         self._check_finite("loss", value)
         self._check_finite("gradient's norm", size)
         let_through()
-        for optimizer, _ in parts:
-            optimizer.step()
+        with calling("the optimizer"):
+            for optimizer, _ in parts:
+                optimizer.step()
         for parameter in trained:
             parameter.grad = None
         return float(value)

@@ -9,10 +9,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from evenstream.core.classifier import evaluation_mode
 from evenstream.core.criterion import Reduction
-from evenstream.core.memory import Placement, X, Y
+from evenstream.core.memory import WEIGHT, Placement, X, Y
+from evenstream.core.outputs import Outputs, plain_batches
 from evenstream.core.rows import Rows, joint_view
 from evenstream.core.state import LearnerState
+from evenstream.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,23 @@ class Step:
         n_classes: number of classes seen, this batch included.
         replay_batch: how many rows to replay, as the user asked.
         batch: the nominal size of an incoming batch.
+            Of both, its share if this is one of several steps on parts of a batch.
         update: `update(loss, *groups)`, backward, finite check and optimiser step, on the
             whole network or on named groups ("head", or the method's own optimisers).
         placed: where the incoming rows went, once the memory has taken them in.
         notes: whatever a method wants to hand from one hook of this step to the next.
-        lr: the learning rate of the network.
+        outputs: what `plain_outputs` has found, if it was asked.
+        again: whether an earlier step of the same arrival had the same rows.
     """
 
-    def __init__(self, learner: LearnerState, retrieval: Picks, incoming: Rows, known: int) -> None:
+    def __init__(
+        self,
+        learner: LearnerState,
+        retrieval: Picks,
+        incoming: Rows,
+        known: int,
+        part: tuple[int, int] = (0, 1),
+    ) -> None:
         self.number, self.incoming = learner.step + 1, incoming
         self.known, self.n_classes = known, len(learner.label_map)
         self.network, self.criterion = learner.network, learner.criterion
@@ -69,14 +81,28 @@ class Step:
         self.preprocess = learner.preprocess
         self.randomness, self.update = learner.randomness, learner.update
         options = learner.options
-        self.batch, self.replay_batch = options.batch, options.replay_batch
-        self.lr: float = learner.optimizer.param_groups[0]["lr"]
+        self.batch = even_part(options.batch, *part)
+        self.replay_batch = even_part(options.replay_batch, *part)
+        self._optimizer = learner.optimizer
         self.groups: Sequence[Rows] = ()
         self.placed: Placement | None = None
         self.remembered: dict[str, Tensor] = {}
         self.notes: dict[str, Any] = {}
+        self.outputs: Outputs | None = None
+        self.again = False
         self._logits: dict[int, Tensor] = {}
         self._joint: Tensor | None = None
+        self.exit: int | None = None
+        """Of a network with several exits, the one whose logits `net` gives; None: their mean."""
+        self._features: dict[int, tuple[Tensor, Tensor]] = {}
+        self._labels: Tensor | None = None
+        if WEIGHT in incoming.fields:
+            self.remember(**{WEIGHT: incoming.fields[WEIGHT]})
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the network."""
+        return float(self._optimizer.param_groups[0]["lr"])
 
     def retrieve(self, count: int | None = None) -> Rows:
         """Replayed rows by the method's retrieval rule (`replay_batch` of them by default)."""
@@ -97,13 +123,18 @@ class Step:
 
     def joint(self) -> tuple[Tensor, Tensor]:
         """Views and labels of all training rows in one batch (Algorithms 1 and 2)."""
-        self._joint = joint_view(self.groups)
+        if not self.exit or self._joint is None:
+            self._joint = joint_view(self.groups)
         return self._joint, self.labels()
 
     def labels(self) -> Tensor:
         """Labels of all training rows: exactly what the criterion observes."""
-        labels = [group.y for group in self.groups if len(group)]
-        return torch.cat(labels) if labels else self.incoming.y[:0]
+        if self._labels is None:
+            labels = [group.y for group in self.groups if len(group)]
+            if not labels:
+                return self.incoming.y[:0]
+            self._labels = torch.cat(labels)
+        return self._labels
 
     def net(self, x: Tensor) -> Tensor:
         """Logits in train mode, with gradients."""
@@ -111,28 +142,86 @@ class Step:
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits in train mode, with gradients."""
-        features = self.network.features(x)
-        logits = self.network.logits(features)
+        if self.exit is None:
+            features = self.network.features(x)
+            logits = self.network.logits(features)
+            self._note(x, logits.detach())
+            return features, logits
+        features = self._features_once(x)
+        if self.exit == self.network.exits - 1:
+            self._note(x, self.network.head(features.detach(), self.network.width).detach())
+        return features, self.network.exit_logits(self.exit, features)
+
+    def _features_once(self, x: Tensor) -> Tensor:
+        """Features of a view that several exits ask for, one after the other."""
+        if id(x) not in self._features:
+            self._features[id(x)] = x, self.network.features(x)
+        return self._features[id(x)][1]
+
+    def _note(self, x: Tensor, logits: Tensor) -> None:
+        """Remember the logits of a view of this step's rows."""
         if x is self._joint:
-            parts = torch.split(logits.detach(), [len(group) for group in self.groups])
+            parts = torch.split(logits, [len(group) for group in self.groups])
             self._logits.update(zip(map(id, self.groups), parts, strict=True))
         for rows in (self.incoming, *self.groups):
             if x is rows.made:
-                self._logits[id(rows)] = logits.detach()
-        return features, logits
+                self._logits[id(rows)] = logits
 
     def note_logits(self, rows: Rows, logits: Tensor) -> None:
         """Logits of rows that a method has without `net`, so that nobody computes them again."""
         self._logits[id(rows)] = logits
+
+    def plain_outputs(self) -> Outputs:
+        """What the network makes of the incoming rows, un-augmented and in eval mode, made once."""
+        if self.outputs is None:
+            with evaluation_mode(self.network):
+                batches = plain_batches(self.preprocess, self.incoming.raw)
+                parts = [(x, self.network.features(x)) for x in batches]
+                x, features = (torch.cat(part) for part in zip(*parts, strict=True))
+                logits = self.network.logits(features)[:, : self.n_classes]
+            self.outputs = Outputs(x, features, logits)
+        return self.outputs
 
     def logits_of(self, rows: Rows) -> Tensor | None:
         """The logits that a group of this step's rows had in the forward of its view, if any."""
         return self._logits.get(id(rows))
 
     def ce(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
-        """The method's cross-entropy term: plain, or logit adjusted for its `-las` form."""
-        return self.criterion.score(logits, labels, reduction)
+        """The method's cross-entropy term: plain, or logit adjusted for its `-las` form.
+
+        Where rows have weights, the mean is Σ w·loss / Σ w. The labels must then be `labels()` or
+        the `y` of a group: that is how their rows are known.
+        """
+        weights = self._weights_of(labels)
+        if weights is None:
+            return self.criterion.score(logits, labels, reduction)
+        losses = weights * self.criterion.score(logits, labels, "none")
+        reduction = self.criterion.reduction if reduction is None else reduction
+        if reduction == "none":
+            return losses
+        tiny = torch.finfo(losses.dtype).tiny  # of rows that all weigh nothing, the mean is 0
+        return losses.sum() / (weights.sum().clamp_min(tiny) if reduction == "mean" else 1)
+
+    def _weights_of(self, labels: Tensor) -> Tensor | None:
+        """The weights of the rows that have these labels; None where all count alike."""
+        groups = [group for group in self.groups if len(group)]
+        if not any(WEIGHT in group.fields for group in groups):
+            return None
+        if labels is self._labels:
+            return torch.cat([group.weights for group in groups])
+        for group in groups:
+            if labels is group.y:
+                return group.weights
+        raise InputError(
+            "this method cannot use weights: it scores labels other than step.labels() and those "
+            "of its groups"
+        )
 
     def remember(self, **fields: Tensor) -> None:
         """Store extra fields with the incoming rows (one value for each of them)."""
         self.remembered.update({name: value.detach() for name, value in fields.items()})
+
+
+def even_part(total: int, index: int, parts: int) -> int:
+    """How much of a total falls on one of several parts that differ by one at most."""
+    return total // parts + (index < total % parts)

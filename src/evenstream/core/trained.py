@@ -14,14 +14,16 @@ from torch.nn.parameter import is_lazy
 from evenstream.core.classifier import Classifier
 from evenstream.core.inputs import InputKind
 from evenstream.core.optimizers import (
+    USUAL,
     Scheduler,
     load_optimizer_state,
     load_scheduler_state,
+    make_plain,
     optimizer_state,
     replace_parameter,
     scheduler_state,
 )
-from evenstream.errors import EvenstreamError
+from evenstream.errors import EvenstreamError, calling
 
 Undo = Callable[[], None]
 
@@ -85,7 +87,14 @@ class Trained:
     def advance(self) -> None:
         """Tell the scheduler, if there is one, that a step was made."""
         if self._scheduler is not None:
-            self._scheduler.step()
+            with calling("the optimizer's scheduler"):
+                self._scheduler.step()
+            make_plain(self.optimizer)
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether an optimiser or scheduler is at work that may fail with the step half made."""
+        return self._scheduler is not None or type(self.optimizer) not in USUAL
 
     def about_to_change(
         self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer
@@ -115,8 +124,8 @@ class Trained:
         self._undo = {}
         module = self._module if self._built is None else self._built[0]
         width = None if self._built is None else self._built[0].width
-        if self._scheduler is not None:
-            self._undo["scheduler"] = _undo_schedule(self.optimizer, self._scheduler)
+        if self._built is not None:  # undone last: a rate may have been changed for a while
+            self._undo["options"] = _undo_options(self.optimizer, self._scheduler)
         return self._built, width, module, {} if module is None else copied_buffers(module)
 
     def restore(self, mark: Any) -> None:
@@ -177,8 +186,13 @@ def _undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter
     """Undoes an optimiser step that is about to be made."""
     values = [p.detach().clone() for p in parameters]
     states = {p: copied_state(optimizer.state[p]) for p in parameters if p in optimizer.state}
+    groups = _copied_options(optimizer)
 
     def restore() -> None:
+        rates = [group["lr"] for group in optimizer.param_groups]  # perhaps noted with another rate
+        _restore_options(optimizer, groups)
+        for group, lr in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = lr
         with torch.no_grad():
             for parameter, value in zip(parameters, values, strict=True):
                 parameter.copy_(value)
@@ -189,15 +203,27 @@ def _undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter
     return restore
 
 
-def _undo_schedule(optimizer: torch.optim.Optimizer, scheduler: Scheduler) -> Undo:
-    """Puts a scheduler back, and all that it may change in the optimiser's groups."""
-    before = scheduler_state(scheduler)
-    groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+def _copied_options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """The groups without their parameters; some optimisers count in them."""
+    return [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+
+
+def _restore_options(optimizer: torch.optim.Optimizer, before: list[dict[str, Any]]) -> None:
+    for group, options in zip(optimizer.param_groups, before, strict=True):
+        parameters = group["params"]
+        group.clear()
+        group.update(params=parameters, **options)
+
+
+def _undo_options(optimizer: torch.optim.Optimizer, scheduler: Scheduler | None) -> Undo:
+    """Puts back the options of an optimiser's groups, and the scheduler that changes them."""
+    before = None if scheduler is None else scheduler_state(scheduler)
+    groups = _copied_options(optimizer)
 
     def rewind() -> None:
-        load_scheduler_state(scheduler, before)
-        for group, values in zip(optimizer.param_groups, groups, strict=True):
-            group.update(values)
+        if scheduler is not None and before is not None:
+            load_scheduler_state(scheduler, before)
+        _restore_options(optimizer, groups)
 
     return rewind
 

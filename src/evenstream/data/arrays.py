@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenstream.data.dataset import Dataset, Label, as_channels, check_finite
+from evenstream.data.dataset import CoarseLabels, Dataset, Label, as_channels, check_finite
 from evenstream.data.samples import Arrays, Indices
 from evenstream.data.split import DEFAULT_TEST_FRACTION, stratified_split
 from evenstream.errors import DataError, InputError
+from evenstream.tabular import TableEncoder
 
 _CHANNEL_COUNTS = (1, 3, 4)
 
@@ -22,6 +23,8 @@ def from_arrays(
     x_test: ArrayLike | None = None,
     y_test: ArrayLike | None = None,
     *,
+    superclasses: Sequence[str] | None = None,
+    table: TableEncoder | None = None,
     name: str = "arrays",
     test_fraction: float | None = None,
     seed: int = 0,
@@ -42,6 +45,8 @@ def from_arrays(
         y_train: Their labels.
         x_test: Test inputs; left out, a stratified share of `x_train` is set aside.
         y_test: Their labels.
+        superclasses: Of all samples, where a test part is set aside: what is above their labels.
+        table: How the columns of a table became the inputs.
         name: What to call the data set.
         test_fraction: The share to set aside, 0.2 if not given.
         seed: Which samples are set aside.
@@ -54,12 +59,15 @@ def from_arrays(
     train_labels = _label_array(name, "y_train", y_train, len(x))
     classes, y = _encode(train_labels)
 
+    coarse = None
     if x_test is None or y_test is None:
         inputs = _to_inputs(name, "x", x)
         check_finite(name, "x", inputs)  # before the split, to name the user's own index
         fraction = DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction
         train, test = stratified_split(y, fraction, seed)
         parts = (inputs[train], y[train], inputs[test], y[test])
+        if superclasses is not None:
+            coarse = _coarse(np.asarray(superclasses), train, test)
     else:
         if test_fraction is not None:
             raise InputError(f"{name}: has its own test samples; leave test_fraction out")
@@ -77,8 +85,20 @@ def from_arrays(
             _encode_known(name, test_labels, train_labels, classes),
         )
     return Dataset(
-        name, *parts, classes=_python_labels(classes), mean=as_channels(mean), std=as_channels(std)
+        name,
+        *parts,
+        classes=_python_labels(classes),
+        mean=as_channels(mean),
+        std=as_channels(std),
+        coarse=coarse,
+        table=table,
     )
+
+
+def _coarse(superclasses: NDArray[Any], train: Indices, test: Indices) -> CoarseLabels:
+    names, indices = _encode(superclasses)
+    labels = _python_labels(names)
+    return CoarseLabels(indices[train], indices[test], [str(label) for label in labels], labels)
 
 
 def as_inputs(name: str, which: str, values: ArrayLike) -> Arrays:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from evenstream.data.image_files import ImageFiles
 from evenstream.data.samples import Arrays, Indices
 from evenstream.errors import DataError
+from evenstream.tabular import TableEncoder
 
 Label = bool | int | str
 """What a learner is told a sample is; `Dataset.classes` maps class indices to labels."""
@@ -27,6 +28,8 @@ class CoarseLabels:
     train: Indices
     test: Indices
     names: list[str]
+    labels: list[Label] | None = None
+    """What a learner is told in place of the numbers 0, 1, 2, ..., if not these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,7 @@ class Dataset:
         mean: Per-channel mean of images scaled to [0, 1], or None for no centring.
         std: Per-channel standard deviation of the same, or None.
         coarse: The coarser labelling, where the source has one.
+        table: How the columns of a table became inputs, if it came from one.
 
     uint8 images are to be scaled to [0, 1] before `mean` and `std` apply; floats are used as given.
     """
@@ -59,6 +63,7 @@ class Dataset:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     coarse: CoarseLabels | None = None
+    table: TableEncoder | None = None
 
     def __post_init__(self) -> None:
         if not self.label_names:

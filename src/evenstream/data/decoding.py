@@ -15,7 +15,7 @@ SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", "
 """How names of image files end, in lower case."""
 
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-_MAX_PIXELS = 89_478_485  # where Pillow begins to warn of decompression bombs
+MAX_PIXELS = 89_478_485  # where Pillow begins to warn of decompression bombs
 
 
 class UnreadableImage(Exception):
@@ -35,12 +35,12 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
         if not path.is_file():
             raise UnreadableImage("there is no such file")
         with Image.open(path, formats=_FORMATS) as image:
-            if image.width * image.height > _MAX_PIXELS:
+            if image.width * image.height > MAX_PIXELS:
                 raise UnreadableImage(f"{image.width}x{image.height} pixels are too many")
             image.draft(None, (2 * size, 2 * size))  # a JPEG much too large is decoded at a part
             side = min(image.size)
             left, top = ((length - side) // 2 for length in image.size)
-            square = _to_rgb(image).resize(
+            square = to_rgb(image).resize(
                 (size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side)
             )
     except UnreadableImage:
@@ -52,7 +52,8 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
     return np.asarray(square).transpose(2, 0, 1)
 
 
-def _to_rgb(image: Image) -> Image:
+def to_rgb(image: Image) -> Image:
+    """Any image with three channels of 8 bits."""
     from PIL import Image
 
     if image.mode == "F":

@@ -21,7 +21,7 @@ def load_digits() -> Dataset:
     The original intensities 0..16 become 0..255 as min(255, 16 v). The split is fixed, so that
     results can be compared.
     """
-    bundled = _read_bundled()
+    bundled = read_bundled()
     images = np.minimum(bundled[:, :-1] * 16, 255).astype(np.uint8).reshape(-1, 1, 8, 8)
     y = bundled[:, -1].astype(np.int64)
     in_test = np.zeros(len(y), dtype=bool)
@@ -32,7 +32,7 @@ def load_digits() -> Dataset:
     )
 
 
-def _read_bundled() -> npt.NDArray[np.int64]:
+def read_bundled() -> npt.NDArray[np.int64]:
     """The 64 intensities and the digit of each image.
 
     Loading scikit-learn takes longer than a run on these images, so the file is read without it.

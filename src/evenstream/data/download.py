@@ -35,10 +35,10 @@ Progress = Callable[[str, int, int], None]
 _TIMEOUT_SECONDS = 30
 _CHUNK = 1 << 16
 _TRIES = 5
-_WORTHWHILE = 1 << 20
-_PAUSE_SECONDS = 1.0
-_WINDOW_SECONDS = 60.0
-_LEAST_RATE = 1000  # bytes a second, over a window
+WORTHWHILE = 1 << 20
+PAUSE_SECONDS = 1.0
+WINDOW_SECONDS = 60.0
+LEAST_RATE = 1000  # bytes a second, over a window
 
 
 def base_urls(info: DatasetInfo, mirror: str | None = None) -> tuple[str, ...]:
@@ -171,10 +171,10 @@ def _complete(part: _Part, url: str, download: Download, progress: Progress | No
             unreachable = isinstance(error, requests.ConnectionError) and tries == gained == 0
             if unreachable or not _may_pass(error):
                 raise
-            tries = 1 if gained >= _WORTHWHILE else tries + 1
+            tries = 1 if gained >= WORTHWHILE else tries + 1
             if tries == _TRIES:
                 raise
-        time.sleep(_PAUSE_SECONDS * 2 ** (tries - 1))
+        time.sleep(PAUSE_SECONDS * 2 ** (tries - 1))
 
 
 def _may_pass(error: requests.RequestException) -> bool:
@@ -248,10 +248,10 @@ def _answer(url: str, headers: dict[str, str]) -> requests.Response:
 
     threading.Thread(target=ask, daemon=True).start()
     try:
-        return answer.result(_WINDOW_SECONDS)
+        return answer.result(WINDOW_SECONDS)
     except TimeoutError:
         raise requests.RequestException(
-            f"it is too slow: no answer in {_WINDOW_SECONDS:.0f} seconds"
+            f"it is too slow: no answer in {WINDOW_SECONDS:.0f} seconds"
         ) from None
 
 
@@ -313,7 +313,7 @@ def _read(response: requests.Response) -> bytes:
         with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
             response.raw.shutdown()
 
-    timer = threading.Timer(_WINDOW_SECONDS, end)
+    timer = threading.Timer(WINDOW_SECONDS, end)
     timer.start()
     try:
         chunk: bytes = response.raw.read1(_CHUNK, decode_content=False)
@@ -333,9 +333,9 @@ class _Pace:
         import requests
 
         seconds, gained = time.monotonic() - self._since, received - self._before
-        if seconds < _WINDOW_SECONDS:
+        if seconds < WINDOW_SECONDS:
             return
-        if gained < _LEAST_RATE * seconds:
+        if gained < LEAST_RATE * seconds:
             raise requests.RequestException(
                 f"it is too slow: {gained} bytes in {seconds:.0f} seconds"
             )

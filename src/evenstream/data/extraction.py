@@ -24,7 +24,7 @@ from evenstream.errors import DataError
 
 _CHUNK = 1 << 16
 _RATIO = 20  # images hardly shrink; the JSON of iNaturalist does, several times
-_ROOM = 64 << 20  # small archives may hold more than the ratio says
+ROOM = 64 << 20  # small archives may hold more than the ratio says
 _LEAST_SIZE = 4096  # what even an empty file costs on disk
 _LONGEST_PART, _LONGEST_NAME, _DEEPEST = 255, 1000, 64  # bytes, bytes, folders
 _CONTROL_CHARACTERS = re.compile(r"[\0-\x1f\x7f-\x9f]")
@@ -63,7 +63,7 @@ def _checked(archive: Path) -> Iterator[tuple[_Member, tuple[str, ...]]]:
 
     Names are taken apart as Windows does, which knows every separator and drive that there is.
     """
-    limit = _ROOM + _RATIO * archive.stat().st_size
+    limit = ROOM + _RATIO * archive.stat().st_size
     total = 0
     for member in _members(archive, limit):
         name = PureWindowsPath(member.name)
@@ -103,7 +103,7 @@ def _shown(name: str) -> str:
 def _too_much(archive: Path, limit: int) -> AlteredFile:
     return AlteredFile(
         f"{archive} is refused: it would unpack to more than {limit // 10**6} MB, that is "
-        f"{_ROOM >> 20} MiB and {_RATIO} times its own size"
+        f"{ROOM >> 20} MiB and {_RATIO} times its own size"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +22,7 @@ from evenstream.data.locate import (
 from evenstream.data.npz import read_npz
 from evenstream.data.pins import FOLDER_PIN, read_record
 from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info
-from evenstream.errors import DataError, InputError, shown
+from evenstream.errors import DataError, InputError, calling, shown
 from evenstream.files import as_path, with_home
 
 if TYPE_CHECKING:
@@ -44,8 +45,14 @@ _WHY_NOT = {
     "size": "does not come from image files; leave size out",
     "on_corrupt": "does not come from image files; leave corrupt out",
     "label": "is not a table; leave label out",
+    "superclass": "is no table or folder of images with superclasses; leave superclass out",
+    "ignore": "is not a table; leave ignore out",
+    "categorical": "is not a table; leave categorical out",
+    "text": "is not a table; leave text out",
+    "date": "is not a table; leave date out",
 }
 """What to say when an option does not apply."""
+_OF_TABLES = ("superclass", "ignore", "categorical", "text", "date")
 _WITHOUT_FILES = {"bundled": "built in", "own": "registered"}
 """Where data sets are that have no files known here, by their layout."""
 
@@ -94,19 +101,30 @@ def load_dataset(
     size: int | None = None,
     corrupt: OnCorrupt | None = None,
     label: str | None = None,
+    superclass: str | None = None,
+    ignore: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    text: Sequence[str] = (),
+    date: Sequence[str] = (),
     root: str | Path | None = None,
 ) -> Dataset:
     """Load a data set by its registered name, or from a file or folder. Never downloads.
 
     Args:
         name_or_path: A name that `list_datasets` lists, or the path of a `.npz` file, of a table
-            (`.csv`, `.parquet`) or of a folder of images (`CLASS/*.jpg`).
+            (`.csv`, `.jsonl`, `.parquet`) or of a folder of images (`CLASS/*.jpg`).
         test_fraction: For a file or folder without test samples of its own: the share to test on
             (0.2 if not given).
         seed: For such a file or folder: which samples are set aside.
         size: For images in files: height and width to bring them to.
         corrupt: For images in files: whether an unreadable one stops the run or is skipped.
         label: For tables: the column that holds the labels.
+        superclass: For tables: the column that holds the superclasses, for streams that need them.
+            For folders of images: "folder" if they are `SUPERCLASS/CLASS/*.jpg`.
+        ignore: For tables: columns to leave out.
+        categorical: For tables: columns to take as categories, whatever they look like.
+        text: For tables: columns to take as free text.
+        date: For tables: columns to take as dates or times, NAME or NAME=FORMAT.
         root: The folder of data sets, if not the usual one.
 
     Raises:
@@ -119,6 +137,11 @@ def load_dataset(
         "size": size,
         "on_corrupt": corrupt,
         "label": label,
+        "superclass": superclass,
+        "ignore": ignore or None,
+        "categorical": categorical or None,
+        "text": text or None,
+        "date": date or None,
     }
     options = {name: value for name, value in given.items() if value is not None}
     path = _path_of(name_or_path)
@@ -136,7 +159,9 @@ def _load_registered(info: DatasetInfo, root: Path, options: dict[str, Any]) -> 
         return read_images(info, folder, **options)
     _check_options(info.name, options)
     if info.load is not None:
-        return _checked(info.name, info.load())
+        with calling(f"the function of data set {info.name!r}"):
+            loaded = info.load()
+        return _checked(info.name, loaded)
     paths = _file_paths(info, root)
     files = {file.name: file for file in info.files}
 
@@ -167,13 +192,14 @@ def _load_path(path: Path, seed: int, options: dict[str, Any]) -> Dataset:
     if path.is_dir():
         from evenstream.data.images.image_folder import read_image_folder
 
-        _check_options(f"the image folder {path}", options, "test_fraction", "size", "on_corrupt")
+        allowed = ("test_fraction", "size", "on_corrupt", "superclass")
+        _check_options(f"the image folder {path}", options, *allowed)
         return read_image_folder(path, seed=seed, **options)
     if suffix == ".npz":
         _check_options(str(path), options, "test_fraction")
         return read_npz(path, seed=seed, **options)
     if suffix in TABLE_SUFFIXES:
-        _check_options(f"the table {path}", options, "test_fraction", "label")
+        _check_options(f"the table {path}", options, "test_fraction", "label", *_OF_TABLES)
         return read_table(path, seed=seed, **options)
     suffixes = ", ".join([".npz", *TABLE_SUFFIXES])
     raise DataError(

@@ -19,7 +19,7 @@ from evenstream.errors import DataError, some_of
 
 _SPLIT_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _WHOLE_KEYS = ("x", "y")
-_ROOM, _RATIO = 1 << 30, 100
+ROOM, _RATIO = 1 << 30, 100
 """Bytes that arrays may take, and how many for each byte of the file besides."""
 _LONGEST_HEADER = 10_000  # of an array; NumPy takes no longer ones, either
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those that NumPy writes
@@ -71,10 +71,10 @@ def _open(path: Path) -> zipfile.ZipFile:
 
 def _check_size(path: Path, size: int) -> None:
     """Refuse a small file whose arrays would fill the memory."""
-    limit = _ROOM + _RATIO * path.stat().st_size
+    limit = ROOM + _RATIO * path.stat().st_size
     if size > limit:
         raise DataError(
-            f"{path} would unpack to {size // 10**6} MB, more than {_ROOM >> 30} GiB and {_RATIO} "
+            f"{path} would unpack to {size // 10**6} MB, more than {ROOM >> 30} GiB and {_RATIO} "
             "times its own size; if that is right, save it with np.savez, without compression"
         )
 

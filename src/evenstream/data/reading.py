@@ -15,7 +15,7 @@ from evenstream.data.dataset import Inputs
 from evenstream.data.image_files import ImageFiles
 from evenstream.data.samples import Indices, Read
 
-_BYTES_AHEAD = 64 << 20  # of decoded images that wait for the learner: 340 of 256 pixels
+BYTES_AHEAD = 64 << 20  # of decoded images that wait for the learner: 340 of 256 pixels
 _MOST_THREADS = 8
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def _read_ahead(files: ImageFiles, wanted: Iterable[Indices]) -> Iterator[Read]:
     groups, upcoming = itertools.tee(wanted)
     rows = (row for group in upcoming for row in group.tolist())
     threads = min(os.cpu_count() or 1, _MOST_THREADS)
-    ahead = max(_BYTES_AHEAD // (3 * files.size**2), threads)
+    ahead = max(BYTES_AHEAD // (3 * files.size**2), threads)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="evenstream-decode")
     try:
         loaded = _map_ahead(pool, files.load, rows, ahead)

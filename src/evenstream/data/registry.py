@@ -18,8 +18,7 @@ from importlib.resources import files
 from typing import Any, Literal, TypeVar, get_args
 
 from evenstream.data.dataset import Dataset
-from evenstream.errors import InputError, shown
-from evenstream.registry import Registry, first_line
+from evenstream.registry import Registry, check_function, check_texts, first_line, where_defined
 
 L = TypeVar("L", bound=Callable[[], Dataset])
 
@@ -154,12 +153,12 @@ def register_dataset(
         licence: what its source says about its use.
         source: where it comes from; None: the function.
     """
+    check_texts(description=description, licence=licence, source=source)
 
     def add(load: L) -> L:
-        if not callable(load):
-            raise InputError(f"a data set is registered by its function, got {shown(load)}")
+        check_function("data set", load)
         words = first_line(load) if description is None else description
-        origin = f"{load.__module__}.{load.__qualname__}" if source is None else source
+        origin = where_defined(load) if source is None else source
         DATASETS.add(name, DatasetInfo(name, words, licence, "own", origin, load=load), load)
         return load
 

@@ -12,10 +12,11 @@ from torch.nn.parameter import is_lazy
 from evenstream import networks
 from evenstream.augment import Preprocess
 from evenstream.core.classifier import Classifier, evaluation_mode, laid_out
-from evenstream.core.heads import Head
+from evenstream.core.heads import Exits, GrowingHead, Head
+from evenstream.core.passes import multiplications
 from evenstream.core.randomness import derive_seed
 from evenstream.core.room import check_room
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 from evenstream.files import given_path
 from evenstream.networks.feature_extractor import FeatureExtractor
 from evenstream.networks.weights import load_weights
@@ -46,13 +47,24 @@ def build_classifier(
     backbone.to(raw.device)
     if sample.ndim == 4 and isinstance(model, str) and isinstance(backbone, FeatureExtractor):
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    layout = torch.channels_last if _is_channels_last(backbone) else torch.contiguous_format
+    layout = layout_of(backbone)
     preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
-    features = _feature_size(backbone, laid_out(sample, layout))
+    exits = _exits(backbone) if isinstance(head, Exits) else ()
+    with multiplications(backbone) as work:
+        features = _feature_size(backbone, laid_out(sample, layout))
     needed = options.head_size * (features + 1) * torch.float32.itemsize
     check_room(f"head_size={options.head_size:,}", needed, raw.device)
-    rows = head.build(features, options.seed, options.head_size)
-    return Classifier(backbone, rows.to(raw.device), getattr(torch, options.dtype), layout).train()
+    made: Any = (
+        head.build_exits(exits, options.seed, options.head_size)
+        if isinstance(head, Exits)
+        else head.build(features, options.seed, options.head_size)
+    )
+    if not isinstance(made, GrowingHead):
+        what = f"{type(head).__name__}.build"
+        raise InputError(f"{what} must return a GrowingHead, it returned {shown(made)}")
+    built = Classifier(backbone, made.to(raw.device), getattr(torch, options.dtype), layout)
+    built.backbone_work = sum(work)
+    return built.train()
 
 
 def weights_file(path: Any) -> Path:
@@ -63,13 +75,25 @@ def weights_file(path: Any) -> Path:
     return file
 
 
-def _is_channels_last(module: nn.Module) -> bool:
-    """Whether a user's module was brought to that layout; others may rely on the usual one."""
-    return any(
+def _exits(backbone: nn.Module) -> tuple[int, ...]:
+    """Let a network give the features of all its stages; how many each has."""
+    use = getattr(backbone, "use_exits", None)
+    if use is None:
+        raise InputError(
+            "head=exits needs a network with stages to exit after, such as resnet18, or a module "
+            "with a method use_exits() that gives the number of features of each"
+        )
+    return tuple(use())
+
+
+def layout_of(module: nn.Module) -> torch.memory_format:
+    """Channels last if a user's module was brought to it; others may rely on the usual layout."""
+    channels_last = any(
         p.is_contiguous(memory_format=torch.channels_last) and not p.is_contiguous()
         for p in module.parameters()
         if not is_lazy(p) and p.ndim == 4
     )
+    return torch.channels_last if channels_last else torch.contiguous_format
 
 
 def _feature_size(backbone: nn.Module, sample: Tensor) -> int:

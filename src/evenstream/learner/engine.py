@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from evenstream.augment import Preprocess
-from evenstream.composition import Composition, import_path
+from evenstream.auto import AUTO, choose, own_network
+from evenstream.composition import Composition
 from evenstream.core.classifier import Classifier, evaluation_mode
-from evenstream.core.inputs import InputKind
+from evenstream.core.heads import Exits
+from evenstream.core.inputs import Batch, InputKind, check_inputs
 from evenstream.core.labels import Label, LabelMap
-from evenstream.core.memory import Placement, X, Y
+from evenstream.core.memory import WEIGHT, Placement, X, Y
 from evenstream.core.optimizers import OptimizerFactory
 from evenstream.core.outputs import InferenceContext, outputs
 from evenstream.core.part import Part, TaskData
+from evenstream.core.progress import Waiting
 from evenstream.core.rows import Rows
 from evenstream.core.state import LearnerState
+from evenstream.core.stateful import Stateful
 from evenstream.core.step import Step, StepResult
 from evenstream.errors import InputError
+from evenstream.learner.arrival import Arrival
 from evenstream.learner.building import build_classifier
+from evenstream.learner.front import Front
 from evenstream.methods import Method
 from evenstream.options import Options
 from evenstream.policies.rules import ArgMax
 from evenstream.policies.storing import Reservoir
+
+log = logging.getLogger(__name__)
 
 
 class Engine(LearnerState):
@@ -37,7 +49,9 @@ class Engine(LearnerState):
         device: where network and memory live.
         weights: a file that a named network starts from.
         preprocess: scaling and augmentation of inputs.
+        front: the frozen part before the network, if there is one.
         optimizer_factory: the user's own, in place of an optimiser by name.
+        undecided: options that are chosen with the network if that is "auto".
     """
 
     def __init__(
@@ -49,9 +63,16 @@ class Engine(LearnerState):
         *,
         weights: Path | None,
         preprocess: Preprocess,
+        front: Front | None,
         optimizer_factory: OptimizerFactory | None,
+        undecided: frozenset[str] = frozenset(),
     ) -> None:
+        self.undecided = undecided
+        self._before_deciding = model, options, undecided
         self.composition, self.model, self.weights = composition, model, weights
+        self.front, self.outer = front, preprocess
+        self._encoded = 0
+        """Rows that the frozen part was given and that are not counted yet."""
         self.method, self.text = composition.method, composition.text
         self._parts = composition.parts
         super().__init__(
@@ -64,7 +85,7 @@ class Engine(LearnerState):
             capacity=options.memory if self.method.uses_memory else 0,
             if_not_finite=self.method.if_not_finite,
             module=model if isinstance(model, nn.Module) else None,
-            preprocess=preprocess,
+            preprocess=preprocess if front is None else front.latents,
             optimizer_factory=optimizer_factory,
         )
         self.criterion.start(options.seed)
@@ -72,47 +93,119 @@ class Engine(LearnerState):
         """What the stream must provide for the method and what it is composed of."""
 
     @property
-    def unwritten(self) -> dict[str, str]:
-        """All that no text can express, each by where it is defined; it is never saved."""
-        own = {"optimizer": self.optimizer_factory, "augment": self.preprocess.function}
-        found = {name: import_path(thing) for name, thing in own.items() if thing is not None}
+    def unwritten(self) -> dict[str, object]:
+        """All that no text can express; it is never saved."""
+        own = {"optimizer": self.optimizer_factory, "augment": self.outer.function}
+        found = {name: thing for name, thing in own.items() if thing is not None}
         return {**self.composition.unwritten, **found}
+
+    @property
+    def pieces(self) -> dict[str, Stateful]:
+        """All state, that of a frozen part included."""
+        front = {} if self.front is None else {"front": self.front}
+        return {**super().pieces, **front}
+
+    # ---- inputs --------------------------------------------------------------------------------
+
+    @property
+    def input_kind(self) -> InputKind | None:
+        """Shape and type of what is given to `learn`; None before the first batch."""
+        return super().input_kind if self.front is None else self.front.kind
+
+    @property
+    def model_text(self) -> str | None:
+        """The network as `Learner(model=...)` takes it as text; None if it cannot be written."""
+        if self.front is not None:
+            return self.front.frozen.text
+        return self.model if isinstance(self.model, str) else None
+
+    def check(self, x: Any) -> Batch:
+        """A private copy of inputs; refuses what cannot be learned."""
+        rows, _ = self.known_table.take(x)
+        return check_inputs(rows, self.input_kind) if self.front is None else self.front.check(rows)
+
+    def encode(self, batch: Batch) -> Tensor:
+        """What is stored of arriving rows and trained on: what the frozen part makes of them."""
+        if self.front is None:
+            assert isinstance(batch, Tensor)
+            return batch
+        raw = self.front.train(batch, self.randomness.augment).cpu()
+        self._encoded += len(batch) * (1 + self.front.frozen.views)
+        if self.built and InputKind.of(raw) != self.kind_of_inputs:
+            raise InputError(
+                f"the frozen {self.front.frozen.title} returned rows of shape "
+                f"{tuple(raw.shape[1:])}, but {self.kind_of_inputs.shape} before"
+            )
+        return raw
+
+    def _count_encoded(self) -> None:
+        """Count the forwards of the frozen part, whose share is known once there is a network."""
+        network = self.network
+        self.passes.add(self._encoded * network.front_work / network.work)
+        self._encoded = 0
+
+    def prepare(self, x: Any) -> None:
+        """Make the network for inputs like these, without learning from them."""
+        self.build(self.encode(self.check(x)).to(self.device))
 
     # ---- one step ------------------------------------------------------------------------------
 
-    def learn_batch(self, raw: Tensor, values: list[Label], store: bool) -> StepResult:
+    def learn_batch(self, batch: Waiting, store: bool) -> StepResult:
         """Algorithm 2: retrieve, count, forward, backward, update the memory. In that order."""
         if "label_counts" in self.needs:
-            self._check_announced(values)
+            self._check_announced(batch.labels)
         method, known = self.method, len(self.label_map)
-        y = self.add_labels(values)
-        incoming = Rows(raw.to(self.device), y, self.preprocess, self.randomness.augment)
-        step = Step(self, self.composition.retrieval, incoming, known)
+        y, raw = self.add_labels(batch.labels), batch.rows.to(self.device)
+        self._count_encoded()
+        own = {} if batch.weights is None else {WEIGHT: batch.weights.to(self.device)}
+        incoming = Rows(raw, y, self.preprocess, self.randomness.augment, fields=own)
+        arrival = Arrival(self, self.composition.retrieval, incoming, known, method.own_steps)
         put = self._store if store else self._keep_out
         if method.memory_first:
-            put(step)
+            put(arrival)
+        results = []
+        for step in arrival.steps:
+            last = step is arrival.steps[-1]
+            results.append(self._train(step, undoable=not last or self._may_fail_later()))
+            if last and not method.memory_first:
+                put(arrival)
+            for part in self._parts[1:]:
+                part.after_step(step)
+        self.progress.step += 1
+        return arrival.result(self.step, results)
+
+    def _train(self, step: Step, undoable: bool) -> StepResult:
+        """One update of the weights."""
+        method = self.method
         step.groups = method.training_rows(step)
         self._observe(step)
-        loss = method.loss(step)
+        loss = self._loss(step)
+        self.composition.rule.before_update(step)
         accuracy = self._prequential_accuracy(step)
         value = None
         if loss is not None:
-            undoable = self._may_fail_later()
             value = self.update(loss, *method.trained_groups, undoable=undoable)
             self.trained.advance()
         method.after_step(step)
-        if not method.memory_first:
-            put(step)
-        for part in self._parts[1:]:
-            part.after_step(step)
-        self.progress.step += 1
         return StepResult(
-            step=self.step,
+            step=step.number,
             loss=value,
             accuracy=accuracy,
             rows=sum(len(group) for group in step.groups),
             single_class=self.criterion.single_class,
         )
+
+    def _loss(self, step: Step) -> Tensor | None:
+        """The method's loss, or that of each exit of the network."""
+        if not isinstance(self.head, Exits):
+            return self.method.loss(step)
+        losses = []
+        for exit in range(step.network.exits):
+            step.exit = exit
+            losses.append(self.method.loss(step))
+        step.exit = None
+        made = [loss for loss in losses if loss is not None]
+        return self.head.weigh(made) if made else None
 
     def _check_announced(self, values: list[Label]) -> None:
         """Whoever relies on the task's label counts can make nothing of other labels."""
@@ -147,27 +240,30 @@ class Engine(LearnerState):
 
     def _may_fail_later(self) -> bool:
         """Whether something after the main update could still refuse the step."""
+        if self.trained.may_refuse:
+            return True
         hooked = any(type(part).after_step is not Part.after_step for part in self._parts)
         chooses = type(self.method).stored_rows is not Method.stored_rows
         return hooked or chooses or type(self.composition.storing) is not Reservoir
 
-    def _store(self, step: Step) -> None:
+    def _store(self, arrival: Arrival) -> None:
         """Offer the incoming rows (or those the method chose) to the memory."""
         if self.memory.capacity == 0:
             return
-        chosen = self.method.stored_rows(step)
-        offered = step.incoming if chosen is None else step.incoming.take(chosen)
-        placed = step.placed = self.composition.storing.place(step, offered)
+        chosen, incoming = arrival.stored_rows(self.method), arrival.whole.incoming
+        offered = incoming if chosen is None else incoming.take(chosen)
+        placed = self.composition.storing.place(arrival.whole, offered)
+        arrival.set_placed(placed)
         values = {X: offered.raw[placed.rows], Y: offered.y[placed.rows], **placed.fields}
-        for name, value in step.remembered.items():
+        for name, value in arrival.remembered().items():
             kept = value if chosen is None else value[chosen]
             values[name] = kept[placed.rows]
         self.memory.put(placed.slots, values)
 
-    def _keep_out(self, step: Step) -> None:
+    def _keep_out(self, arrival: Arrival) -> None:
         """Leave the memory as it is."""
         nothing = torch.empty(0, dtype=torch.long, device=self.device)
-        step.placed = Placement(nothing, nothing)
+        arrival.set_placed(Placement(nothing, nothing))
 
     def _prequential_accuracy(self, step: Step) -> float | None:
         """Accuracy on the incoming rows by the model before the update."""
@@ -176,24 +272,59 @@ class Engine(LearnerState):
             return None
         if step.known == 0:
             return 0.0
-        scores = step.logits_of(step.incoming)
-        if scores is None or not isinstance(rule, ArgMax):
-            scores = self.infer(step.network, step.incoming.raw)
+        scores = step.logits_of(step.incoming) if isinstance(rule, ArgMax) else None
+        if scores is None:
+            with self.passes.set_aside():
+                scores = self._scores_of_step(step)
         right = scores[:, : step.known].argmax(1) == step.incoming.y
         return float(right.float().mean())
 
+    def _scores_of_step(self, step: Step) -> Tensor:
+        """Scores of the incoming rows by the inference rule."""
+        rule, outputs = self.composition.rule, step.outputs
+        if outputs is None:
+            return self.infer(step.network, step.incoming.raw, rule.prepare_for_step)
+        with evaluation_mode(step.network):
+            return rule.scores(outputs, rule.prepare_for_step(self._context(step.network)))
+
     # ---- building and growing ------------------------------------------------------------------
+
+    def decide(self, shape: tuple[int, ...]) -> None:
+        """Choose network and options for inputs of this shape, where nothing was said."""
+        if self.model != AUTO:
+            return
+        self._before_deciding = self.model, self.options, self.undecided
+        choice = choose(shape)
+        training = {n: value for n, value in choice.training().items() if n in self.undecided}
+        self.model = own_network(self.text) or choice.network
+        self.options, self.undecided = replace(self.options, **training), frozenset()
+
+    def adopt(self, model: Any, options: Mapping[str, Any]) -> None:
+        """Take what a saved learner has, where nothing was said and nothing is chosen yet."""
+        if self.model == AUTO and isinstance(model, str):
+            taken = {name: options[name] for name in self.undecided}
+            self._before_deciding = self.model, self.options, self.undecided
+            self.model, self.undecided = model, frozenset()
+            self.options = replace(self.options, **taken)
+
+    def undecide(self) -> None:
+        """What the first batch had decided is open again: that batch was refused."""
+        self.model, self.options, self.undecided = self._before_deciding
 
     def build(self, raw: Tensor) -> None:
         """Make the network for the first batch: its shape was not known before."""
+        self.decide(tuple(raw.shape[1:]))
         self.memory.check_room(raw)
         network = build_classifier(
             self.model, raw, self.preprocess, self.options, self.head, self.weights
         )
+        network.passes = self.passes
+        network.front_work = 0.0 if self.front is None else self.front.work or 0.0
         optimizer, scheduler = self.network_optimizer(network)
         self.trained.set(network, optimizer, InputKind.of(raw), scheduler)
         for part in self._parts:
             part.on_setup(self)
+        log.info("%s: network made for inputs of shape %s", self.text, tuple(raw.shape[1:]))
 
     def add_labels(self, values: list[Label]) -> Tensor:
         """Class indices of labels; new ones get a row in the head, all else stays."""
@@ -203,18 +334,20 @@ class Engine(LearnerState):
             self.grow_head(len(self.label_map))
             for part in self._parts:
                 part.on_new_classes(self, known)
+            new = len(self.label_map) - known
+            log.info("%s: %d new classes, %d in all", self.text, new, len(self.label_map))
         return y
 
     # ---- tasks ---------------------------------------------------------------------------------
 
-    def show(self, raw: Tensor, values: list[Label]) -> TaskData:
+    def show(self, batch: Batch, values: list[Label]) -> TaskData:
         """A task's data for the hooks, its labels in the head."""
-        raw = raw.to(self.device)
+        raw = self.encode(batch).to(self.device)
         if not self.built:
             self.build(raw)
         return TaskData(raw, self.add_labels(values))
 
-    def begin_task(self, rows: tuple[Tensor, list[Label]] | None) -> list[int]:
+    def begin_task(self, rows: tuple[Batch, list[Label]] | None) -> list[int]:
         """Tell the parts that a task begins; returns the rows that the method holds out."""
         shown = None if rows is None else self.show(*rows)
         held_out = self.method.on_task_start(self, shown)
@@ -228,7 +361,7 @@ class Engine(LearnerState):
         for part in self._parts:
             part.on_epoch_start(self)
 
-    def finish_task(self, rows: tuple[Tensor, list[Label]] | None) -> None:
+    def finish_task(self, rows: tuple[Batch, list[Label]] | None) -> None:
         """Tell the parts that the task is over."""
         shown = None if rows is None else self.show(*rows)
         for part in self._parts:
@@ -236,10 +369,21 @@ class Engine(LearnerState):
 
     # ---- scoring -------------------------------------------------------------------------------
 
-    def infer(self, network: Classifier, raw: Tensor) -> Tensor:
-        """Scores of the seen classes by the inference rule, in eval mode, in batches."""
+    def _context(self, network: Classifier) -> InferenceContext:
+        return InferenceContext(network, self.memory, self.preprocess)
+
+    def infer(
+        self,
+        network: Classifier,
+        raw: Tensor,
+        prepare: Callable[[InferenceContext], Any] | None = None,
+    ) -> Tensor:
+        """Scores of the seen classes by the inference rule, in eval mode, in batches.
+
+        `prepare` is the rule's own way to do so, or its cheaper one for steps.
+        """
         rule = self.composition.rule
         with evaluation_mode(network):
-            prepared = rule.prepare(InferenceContext(network, self.memory, self.preprocess))
+            prepared = (prepare or rule.prepare)(self._context(network))
             parts = [rule.scores(out, prepared).float() for out in outputs(self, network, raw)]
         return torch.cat(parts)

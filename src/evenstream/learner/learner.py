@@ -5,36 +5,49 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray as Array
 from torch import Tensor, nn
 
-from evenstream import networks
+from evenstream import encoders, networks
 from evenstream.augment import Augmentation, Preprocess
-from evenstream.checkpoint import restore, write_checkpoint
+from evenstream.auto import AUTO
+from evenstream.checkpoint import from_bytes, restore, to_bytes, write_checkpoint
 from evenstream.composition import compose, import_path
 from evenstream.core.devices import resolve_device, resolve_dtype
 from evenstream.core.heads import Head
-from evenstream.core.inputs import check_inputs
+from evenstream.core.inputs import Batch, check_weights
 from evenstream.core.labels import Label, plain_counts, plain_labels
-from evenstream.core.locks import Lock, one_at_a_time, one_step_at_a_time
+from evenstream.core.locks import GLOBAL_GENERATOR, Lock, one_at_a_time, one_step_at_a_time
 from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory
 from evenstream.core.part import Part
+from evenstream.core.progress import Waiting, joined
 from evenstream.core.state import FOLLOWS
 from evenstream.core.step import StepResult
 from evenstream.entries import entry
-from evenstream.errors import CheckpointError, InputError, NonFiniteLoss, UnknownName, shown
+from evenstream.errors import (
+    CheckpointError,
+    InputError,
+    LearningWarning,
+    NonFiniteLoss,
+    NotLearning,
+    UnknownName,
+    shown,
+)
 from evenstream.files import given_path
 from evenstream.interruption import SignalsHeld
 from evenstream.learner.building import weights_file
 from evenstream.learner.engine import Engine
+from evenstream.learner.front import Front
+from evenstream.learner.frozen import Frozen
 from evenstream.learner.persistence import (
-    fingerprint,
+    OwnParts,
+    learner_fingerprint,
     learner_state,
     load_learner_state,
     made_with,
@@ -42,12 +55,15 @@ from evenstream.learner.persistence import (
 from evenstream.learner.prediction import deployment_prior
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
+from evenstream.learner.watching import Watch
 from evenstream.methods import Method
-from evenstream.options import DType, Options
+from evenstream.options import DType, Options, StepRows, TrainingOptions
 from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval
 from evenstream.policies.rules import InferenceRule
 from evenstream.policies.storing import Storing
+from evenstream.tabular import TableEncoder
+from evenstream.text import split_options
 
 WARN_AFTER = 20
 
@@ -70,9 +86,15 @@ class Learner(Engine):
         method: a method such as `methods.MIR(subsample=64)`, or text that names one with all that
             follows: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
             (`evenstream methods` lists methods and inference rules).
-        model: a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`) or any
+            On its own, "auto" is `er-las`, and on flat inputs closed forms beside it.
+        model: "auto" chooses network, optimiser, learning rate and batches, as far as they are not
+            given, when the first batch shows what inputs are like (`print` says what and why). Or
+            a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`), or any
             module that turns a batch of inputs into features; the classifier on top is added and
             grows by itself. Steps put all of it into training mode, predictions into eval mode.
+            Or `Frozen(...)`, a pretrained network that stays as it is, with what is trained on its
+            outputs; the name of a pretrained encoder (efficientnet-lite0, wordllama; see
+            `evenstream.encoders`) means that, too.
         criterion: what the method's cross-entropy term is computed with; `LogitAdjustedSoftmax()`
             is what `-las` behind a method's name means.
         head: the head on the features (`evenstream.heads`), if not the method's own.
@@ -84,6 +106,9 @@ class Learner(Engine):
         batch: nominal size of an incoming batch (methods that size their replay by it use it;
             `learn` takes any size).
         replay_batch: stored samples replayed in each step.
+        steps: updates for each batch; the memory is offered its rows once, after the last.
+        step_rows: with several steps, "micro" cuts the batch and its replay into as many parts,
+            "repeat" trains on the whole batch each time, with a new view and new replay.
         optimizer: sgd, adam, adamw, or a function that makes one (or a pair of one and a torch
             scheduler, which is told of each step) from parameters in groups: `backbone`, `head`,
             and `method`, for which it is called again if the method has modules of its own.
@@ -93,9 +118,10 @@ class Learner(Engine):
         seed: everything random derives from it.
         device: where the network and the memory live.
         dtype: "float32", "bfloat16" (autocast) or "auto": bfloat16 on CPUs with AMX.
-        augment: "none", or parts joined by "+": crop, flip, resized-crop, jitter, gray (see
-            `evenstream.augment.PARTS`). Or a function of a batch of float images in 0..1, before
-            `mean` and `std`; what it draws from PyTorch's generator is the learner's own.
+        augment: "none", or parts joined by "+": crop, flip, resized-crop, jitter, gray,
+            randaugment (see `evenstream.augment.PARTS`). Or a function of a batch of float images
+            in 0..1, before `mean` and `std`; what it draws from PyTorch's generator is the
+            learner's own.
         mean: per channel, subtracted after scaling uint8 to 0..1.
         std: per channel, divided by.
         accumulate: gather rows until there are this many, then make one step with them (`flush`
@@ -108,8 +134,8 @@ class Learner(Engine):
 
     def __init__(
         self,
-        method: str | Method = "er-las",
-        model: str | nn.Module = "mlp",
+        method: str | Method = AUTO,
+        model: str | nn.Module | Frozen = AUTO,
         *,
         criterion: CrossEntropy | None = None,
         head: Head | None = None,
@@ -117,12 +143,14 @@ class Learner(Engine):
         retrieval: Retrieval | None = None,
         storing: Storing | None = None,
         memory: int = 1000,
-        lr: float = 0.03,
-        batch: int = 32,
-        replay_batch: int = 32,
-        optimizer: str | OptimizerFactory = "sgd",
+        lr: float | None = None,
+        batch: int | None = None,
+        replay_batch: int | None = None,
+        steps: int = 1,
+        step_rows: StepRows = "micro",
+        optimizer: str | OptimizerFactory | None = None,
         momentum: float = 0.0,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
         seed: int = 0,
         device: str | torch.device = "cpu",
         dtype: DType = "auto",
@@ -134,16 +162,24 @@ class Learner(Engine):
         head_size: int = 0,
         weights: str | Path | None = None,
     ) -> None:
+        decided, undecided = _training(
+            model if isinstance(model, str) else None,
+            lr=lr,
+            batch=batch,
+            replay_batch=replay_batch,
+            optimizer=optimizer,
+            weight_decay=weight_decay,
+        )
+        optimizer = decided.pop("optimizer")
         where = resolve_device(device)
         preprocess = Preprocess(augment, mean, std)
         options = Options(
             memory=memory,
-            lr=lr,
-            batch=batch,
-            replay_batch=replay_batch,
+            **decided,
+            steps=steps,
+            step_rows=step_rows,
             optimizer=text_of(optimizer),
             momentum=momentum,
-            weight_decay=weight_decay,
             seed=seed,
             device=str(where),
             dtype=resolve_dtype(dtype, where),
@@ -186,13 +222,28 @@ class Learner(Engine):
                     else f"and {own.name} uses none; take another inference rule"
                 )
             )
-        if isinstance(model, str) and model not in networks.NETWORKS:
-            raise UnknownName("network", model, networks.NETWORKS)
+        reason = own.why_not_steps(options.step_rows) if options.steps > 1 else None
+        if reason is not None:
+            raise InputError(
+                f"{composition.text} cannot make several steps a batch by "
+                f"step_rows={options.step_rows}: {reason}"
+            )
+        front = None
+        if isinstance(model, str) and encoders.is_encoder(model):
+            model = Frozen.read(model)
+        if isinstance(model, Frozen):
+            front = Front(model, preprocess, where, getattr(torch, options.dtype))
+            model = model.then
+        if isinstance(model, str) and split_options(model)[0] not in (AUTO, *networks.NETWORKS):
+            known, hint = [AUTO, *networks.NETWORKS, *encoders.ENCODERS], networks.NETWORKS.hint
+            raise UnknownName("network", model, known, hint)
+        if isinstance(model, str) and model != AUTO:
+            networks.canonical_name(model)  # refuses unknown names and options
         if not isinstance(model, (str, nn.Module)):
             raise InputError(
-                f"model must be a network's name or a torch module, got {shown(model)}"
+                f"model must be a network's name, a torch module or Frozen(...), got {shown(model)}"
             )
-        if weights is not None and isinstance(model, nn.Module):
+        if weights is not None and (front is not None or isinstance(model, nn.Module)):
             raise InputError("weights are for named networks; load them into your module yourself")
         file = None if weights is None else weights_file(weights)
         super().__init__(
@@ -202,11 +253,14 @@ class Learner(Engine):
             where,
             weights=file,
             preprocess=preprocess,
+            front=front,
             optimizer_factory=None if isinstance(optimizer, str) else optimizer,
+            undecided=undecided,
         )
         self.lock = Lock()
         self._single_class_run = 0
         self._warned = False
+        self._watch = Watch()
         for part in self._owned:
             part.in_use = True
 
@@ -257,37 +311,69 @@ class Learner(Engine):
                     if group.get(FOLLOWS):
                         group["lr"] = options.lr
 
+    @property
+    def table(self) -> TableEncoder | None:
+        """How the columns of tables become inputs; None as long as there was no table.
+
+        It is told by the first frame that is learned, or set before that:
+        `learner.table = TableEncoder.infer(frame, categorical=["zip"])`.
+        """
+        return self.known_table.encoder
+
+    @table.setter
+    @one_at_a_time
+    def table(self, encoder: TableEncoder) -> None:
+        if not isinstance(encoder, TableEncoder):
+            raise InputError(f"table must be a TableEncoder, got {shown(encoder)}")
+        kind = self.input_kind
+        if self.table not in (None, encoder) or (kind and kind.shape != (encoder.width,)):
+            raise InputError("the learner has learned from other inputs; set table before that")
+        self.known_table.encoder = encoder
+
     def _all_optimizers(self) -> list[torch.optim.Optimizer]:
         own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
         return [self.optimizer, *own] if self.built else own
 
     @one_step_at_a_time
-    def learn(self, x: Any, labels: Any, *, store: bool = True) -> StepResult:
+    def learn(self, x: Any, labels: Any, *, weights: Any = None, store: bool = True) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
         The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
         finite, raises an `EvenstreamError` and leaves the learner exactly as it was. `store=False`
         keeps the batch out of the memory, say because it was learned from before.
 
+        `weights` say what each row counts in the mean of the loss, now and when it is replayed (1
+        if not given). They are costs: Logit Adjusted Softmax still counts rows, so weights by class
+        move its decisions.
+
         Rows that `accumulate` had gathered before a refused batch stay gathered. If one of them is
         the reason, every later step is refused as well, until `discard` drops them.
         """
-        raw, values = self._check_batch(x, labels)
+        batch, values, encoder = self._check_batch(x, labels)
         if not isinstance(store, (bool, np.bool_)):
             raise InputError(f"store must be True or False, got {shown(store)}")
         if not store and self.options.accumulate > 1:
             raise InputError("store=False is for whole batches; it cannot be used with accumulate")
+        row_weights = check_weights(weights, len(values))
+        if row_weights is not None and not self.method.weighs_rows:
+            raise InputError(
+                f"{self.text} cannot weigh rows: its loss is not a mean over them alone; leave out "
+                "weights, or take a method such as er-las"
+            )
         self._check_boundaries()
         with all_or_nothing(self):
+            if encoder is not None:
+                self.known_table.encoder = encoder
+            raw = self.encode(batch)
             if not self.built:
                 self.build(raw.to(self.device))
             gathered = self._gathered()
-            self.progress.pending = [*self.progress.pending, (raw, values)]
+            self.progress.pending = [*self.progress.pending, Waiting(raw, values, row_weights)]
             waiting = gathered + len(raw)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
             result = self._learn_pending(gathered, store)
-        self._warn_if_stuck(result)
+        self._warn_if_stuck(result, waiting)
         return result
 
     @one_step_at_a_time
@@ -295,9 +381,10 @@ class Learner(Engine):
         """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
         if not self.progress.pending:
             return None
+        rows = self._gathered()
         with all_or_nothing(self):
-            result = self._learn_pending(self._gathered())
-        self._warn_if_stuck(result)
+            result = self._learn_pending(rows)
+        self._warn_if_stuck(result, rows)
         return result
 
     @one_at_a_time
@@ -363,8 +450,7 @@ class Learner(Engine):
     def reset_optimizer(self) -> None:
         """Go on with a new optimiser for the network: momentum and moments are forgotten."""
         if self.built:
-            optimizer, scheduler = self.network_optimizer(self.network)
-            self.trained.set(self.network, optimizer, self.kind_of_inputs, scheduler)
+            self.renew_optimizer()
 
     @one_step_at_a_time
     def start_epoch(self) -> None:
@@ -384,40 +470,72 @@ class Learner(Engine):
         if not self.in_task:
             raise InputError("end_task was called outside a task; call start_task first")
         rows = self._check_task_data(data)
-        result = None
+        result, gathered = None, self._gathered()
         with all_or_nothing(self):
-            if self.progress.pending:
+            if gathered:
                 self._note_weights()
-                result = self._learn_pending(self._gathered())
+                result = self._learn_pending(gathered)
             self.finish_task(rows)
             self.progress.in_task = False
         if result is not None:
-            self._warn_if_stuck(result)
+            self._warn_if_stuck(result, gathered)
 
     @one_at_a_time
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
         return write_checkpoint(given_path("path", path), self.step, self.state())
 
+    def export(self, path: str | Path) -> Path:
+        """Write all of prediction, from raw inputs to probabilities, as a file for other programs.
+
+        `.onnx` is for any ONNX runtime (it needs `evenstream[onnx]`), `.pt2` for
+        `torch.export.load`. The labels are in its metadata. Steps wait until the file is made.
+        """
+        from evenstream.learner.export import export_learner
+
+        with GLOBAL_GENERATOR, self.lock:  # PyTorch traces for the whole process
+            return export_learner(self, path)
+
     @classmethod
     def load(
         cls,
         path: str | Path,
-        model: nn.Module | None = None,
+        model: nn.Module | Frozen | None = None,
         *,
         device: str | None = None,
-        **parts: Any,
+        **parts: Unpack[OwnParts],
     ) -> Learner:
         """Read a learner back; it goes on exactly where it was saved.
 
         Named networks are rebuilt. What cannot be written down must be given again: a module of
-        your own as `model`, a method that is not registered as `method`, a criterion, head, rule
-        (`predict`), retrieval or storing policy of your own by its name.
+        your own, or `Frozen(...)` with one, as `model`, a method that is not registered as
+        `method`, a criterion, head, rule (`predict`), retrieval or storing policy of your own by
+        its name.
         """
         return restore(
             given_path("path", path),
             lambda state: cls.from_state(state, model, device=device, **parts),
         )
+
+    @one_at_a_time
+    def to_bytes(self) -> bytes:
+        """What `save` writes, in one piece: for a database, a message, a pickle of something else.
+
+        Reading it back runs no code.
+        """
+        return to_bytes(self.step, self.state())
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes,
+        model: nn.Module | Frozen | None = None,
+        *,
+        device: str | None = None,
+        **parts: Unpack[OwnParts],
+    ) -> Learner:
+        """Read a learner back from what `to_bytes` returned; see `load`."""
+        return cls.from_state(from_bytes(data), model, device=device, **parts)
 
     @one_at_a_time
     def state(self) -> dict[str, Any]:
@@ -431,10 +549,10 @@ class Learner(Engine):
     def from_state(
         cls,
         state: dict[str, Any],
-        model: nn.Module | None = None,
+        model: nn.Module | Frozen | None = None,
         *,
         device: str | None = None,
-        **parts: Any,
+        **parts: Unpack[OwnParts],
     ) -> Learner:
         """Rebuild a learner from what `state` returned; see `load`.
 
@@ -442,7 +560,7 @@ class Learner(Engine):
             DamagedCheckpoint: the state is not what `state` returns.
             EvenstreamError: what was passed beside it does not fit, or there is no such device.
         """
-        parts = made_with(state, model, parts)
+        made = made_with(state, model, parts)
         with entry("options"):
             options = dict(state["options"])
             before = options.pop("device")
@@ -450,7 +568,7 @@ class Learner(Engine):
                 raise TypeError(f"its device is {shown(before)}")
         place = resolve_device(before if device is None else device)
         with entry("options"):
-            learner = cls(device=place, **(options | parts))
+            learner = cls(device=place, **(options | made))
         try:
             if learner.text != state["method"]:
                 raise CheckpointError(
@@ -468,7 +586,7 @@ class Learner(Engine):
     @one_at_a_time
     def fingerprint(self) -> str:
         """A SHA-256 of all state: equal exactly if two learners will behave the same."""
-        return fingerprint(self.state())
+        return learner_fingerprint(self.state())
 
     @one_at_a_time
     def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
@@ -478,23 +596,22 @@ class Learner(Engine):
 
     # ---- one step ----------------------------------------------------------------------------
 
-    def _check_batch(self, x: Any, labels: Any) -> tuple[Tensor, list[Label]]:
-        raw = check_inputs(x, self.input_kind)
+    def _check_batch(self, x: Any, labels: Any) -> tuple[Batch, list[Label], TableEncoder | None]:
+        rows, encoder = self.known_table.take(x)
+        batch = self.check(rows)
         values = plain_labels(labels)
-        if len(values) != len(raw):
-            raise InputError(f"{len(raw)} rows but {len(values)} labels; pass one for each row")
-        return raw, values
+        if len(values) != len(batch):
+            raise InputError(f"{len(batch)} rows but {len(values)} labels; pass one for each row")
+        return batch, values, encoder
 
     def _gathered(self) -> int:
-        return sum(len(rows) for rows, _ in self.progress.pending)
+        return sum(map(len, self.progress.pending))
 
     def _learn_pending(self, kept: int, store: bool = True) -> StepResult:
         """Make a step with all gathered rows; `kept` of them stay gathered if it is refused."""
         pending, self.progress.pending = self.progress.pending, []
-        raw = torch.cat([rows for rows, _ in pending])
-        values = [label for _, labels in pending for label in labels]
         try:
-            return self.learn_batch(raw, values, store)
+            return self.learn_batch(joined(pending), store)
         except (InputError, NonFiniteLoss) as error:
             if not kept:
                 raise
@@ -510,7 +627,10 @@ class Learner(Engine):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             self.about_to_change(parameters, optimizer)
 
-    def _warn_if_stuck(self, result: StepResult) -> None:
+    def _warn_if_stuck(self, result: StepResult, rows: int) -> None:
+        trouble = self._watch.trouble(result, rows, len(self.label_map))
+        if trouble is not None:
+            warnings.warn(trouble, NotLearning, stacklevel=4)
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
         if self._single_class_run >= WARN_AFTER and not self._warned:
             self._warned = True
@@ -518,6 +638,7 @@ class Learner(Engine):
                 f"the last {WARN_AFTER} steps had a single class in the window, and Logit Adjusted "
                 "Softmax learns nothing from those: use larger batches, accumulate=N, a memory, "
                 "or a longer window (er-las:window=N)",
+                LearningWarning,
                 stacklevel=4,
             )
 
@@ -529,7 +650,7 @@ class Learner(Engine):
 
     # ---- tasks -------------------------------------------------------------------------------
 
-    def _check_task_data(self, data: tuple[Any, Any] | None) -> tuple[Tensor, list[Label]] | None:
+    def _check_task_data(self, data: tuple[Any, Any] | None) -> tuple[Batch, list[Label]] | None:
         """A task's data as learn() would take it."""
         if data is None:
             if "second_pass" in self.needs:
@@ -540,23 +661,41 @@ class Learner(Engine):
             return None
         if not (isinstance(data, (tuple, list)) and len(data) == 2):
             raise InputError(f"data must be a pair of inputs and labels, got {shown(data)}")
-        return self._check_batch(*data)
+        batch, values, _ = self._check_batch(*data)
+        return batch, values
 
     # ---- prediction --------------------------------------------------------------------------
 
     @one_at_a_time
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """The inference rule's scores of the seen classes, a tensor on the CPU to go on with."""
-        raw = check_inputs(x, self.input_kind)
+        batch = self.check(x)
         log_prior = (
             None if priors is None else deployment_prior(self.composition, self.label_map, priors)
         )
         n_classes = len(self.label_map)
         if not self.built or n_classes == 0:
-            return torch.zeros(len(raw), 0)
+            return torch.zeros(len(batch), 0)
         with SignalsHeld():  # one inside would leave the network in eval mode
+            raw = batch if self.front is None else self.front.plain(batch)
+            assert isinstance(raw, Tensor)
             scores = self.infer(self.network, raw)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
+
+
+def _training(model: str | None, **given: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """Options with the usual values where none is given, and those to be chosen with the network.
+
+    The rate of an optimiser that was given is not chosen for another one.
+    """
+    usual = {field.name: field.default for field in fields(TrainingOptions)}
+    unsaid = {name for name, value in given.items() if value is None}
+    values = {name: usual[name] if name in unsaid else value for name, value in given.items()}
+    if model != AUTO:
+        return values, frozenset()
+    if "optimizer" not in unsaid:
+        unsaid -= {"lr", "weight_decay"}
+    return values, frozenset(unsaid)
 
 
 def text_of(given: object) -> str:

@@ -2,67 +2,80 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from evenstream.checkpoint import flatten
-from evenstream.composition import import_path, read_method
+from evenstream.augment import Augmentation
+from evenstream.checkpoint import fingerprint
+from evenstream.composition import import_path, read_method, settings_of
+from evenstream.core.heads import Head
 from evenstream.core.inputs import InputKind
 from evenstream.core.memory import X
+from evenstream.core.optimizers import OptimizerFactory
 from evenstream.entries import entry
-from evenstream.errors import CheckpointError, InputError, shown
+from evenstream.errors import CheckpointError, InputError, UnknownName, shown
 from evenstream.learner.engine import Engine
+from evenstream.learner.front import frozen_again
+from evenstream.learner.frozen import Frozen
 from evenstream.methods import Method
+from evenstream.policies.criteria import CrossEntropy
+from evenstream.policies.retrieval import Retrieval
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.storing import Storing
+from evenstream.tabular import TableEncoder
 
 KIND = "learner"
+TABLE = "table"
+"""Where in a save it is said how tables are read; absent if there was none."""
 
 
 def learner_state(learner: Engine) -> dict[str, Any]:
     """Everything that decides how the learner goes on: what a checkpoint holds."""
     starts_from = learner.weights if not learner.built else None
+    unwritten = learner.unwritten
+    settings = {name: said for name, thing in unwritten.items() if (said := settings_of(thing))}
+    pieces = {name: piece.state() for name, piece in learner.pieces.items()}
+    if pieces[TABLE] is None:  # as in all saves before there were tables
+        del pieces[TABLE]
     return {
         "kind": KIND,
         "method": learner.text,
-        "unwritten": learner.unwritten,
+        "unwritten": {name: import_path(thing) for name, thing in unwritten.items()},
+        **({"unwritten_settings": settings} if settings else {}),
         "model": learner.model if isinstance(learner.model, str) else None,
         "weights": None if starts_from is None else str(starts_from),
-        "options": asdict(learner.options),
-        **{name: piece.state() for name, piece in learner.pieces.items()},
+        "options": asdict(learner.options) | dict.fromkeys(sorted(learner.undecided)),
+        **pieces,
     }
 
 
 # ---- what a saved learner is made with -----------------------------------------------------------
 
 
+class OwnParts(TypedDict, total=False):
+    """What a learner may have been made with that no text can express, but for its module."""
+
+    method: Method
+    criterion: CrossEntropy
+    head: Head
+    predict: InferenceRule
+    retrieval: Retrieval
+    storing: Storing
+    optimizer: OptimizerFactory
+    augment: Augmentation
+
+
 def made_with(
-    state: dict[str, Any], model: nn.Module | None, given: dict[str, Any]
+    state: dict[str, Any], model: nn.Module | Frozen | None, given: OwnParts
 ) -> dict[str, Any]:
     """Method, model and other parts of a saved learner: its own, or the caller's if they fit."""
     if not isinstance(state, dict) or state.get("kind") != KIND:
         raise CheckpointError("this checkpoint does not hold a learner")
-    with entry("model"):
-        name = state["model"]
-        if not isinstance(name, str | None):
-            raise TypeError(f"it is {shown(name)}")
-    if not isinstance(model, nn.Module | None):
-        raise InputError(
-            f"model must be the torch module that the learner was made with, got {shown(model)}; "
-            "leave it out for networks with a name"
-        )
-    used = name if model is None else model
-    if used is None:
-        raise CheckpointError(
-            "this learner was made with a module of your own; pass it: load(path, model=...)"
-        )
-    with entry("unwritten"):
-        unwritten = dict(state.get("unwritten", {}))
-    _check_given(unwritten, given)
+    used = _model(state, model)
+    _check_given(state, given)
     own = given.get("method")
     if not isinstance(own, Method | None):
         raise InputError(
@@ -82,18 +95,55 @@ def made_with(
     )
 
 
-def _check_given(unwritten: dict[str, Any], given: dict[str, Any]) -> None:
+def _model(state: dict[str, Any], model: Any) -> str | nn.Module | Frozen:
+    """The network of a saved learner, its frozen part included, or the caller's if it fits."""
+    with entry("model"):
+        name = state["model"]
+        if not isinstance(name, str | None):
+            raise TypeError(f"it is {shown(name)}")
+    with entry("front"):
+        front = None if state.get("front") is None else dict(state["front"])
+    if front is not None:
+        return frozen_again(front, name, model)
+    if not isinstance(model, nn.Module | None):
+        raise InputError(
+            f"model must be the torch module that the learner was made with, got {shown(model)}; "
+            "leave it out for networks with a name"
+        )
+    if name is not None and model is not None:
+        raise CheckpointError(f"this learner was made with model={name!r}; leave model= out")
+    used = name if model is None else model
+    if used is None:
+        raise CheckpointError(
+            "this learner was made with a module of your own; pass it: load(path, model=...)"
+        )
+    return used
+
+
+def _check_given(state: dict[str, Any], given: OwnParts) -> None:
     """Refuse to load with a part missing or different that only the user can give."""
-    for name, path in unwritten.items():
-        if name not in given:
+    with entry("unwritten"):
+        paths = dict(state.get("unwritten", {}))
+        settings = dict(state.get("unwritten_settings", {}))
+    parts: dict[str, object] = {**given}
+    for name in parts:
+        if name not in OwnParts.__annotations__:
+            raise UnknownName("part of a learner", name, OwnParts.__annotations__)
+        if name not in paths and name != "method":  # which is compared with the text
             raise CheckpointError(
-                f"this learner was made with a {name} of your own ({path}); pass it again: "
+                f"this learner's {name} is saved with it; leave {name}= out, or make a new learner"
+            )
+    for name, path in paths.items():
+        if name not in parts:
+            raise CheckpointError(
+                f"this learner was made with {name}={path}, which is not saved; pass it again: "
                 f"load(path, {name}=...)"
             )
-        if import_path(given[name]) != path:
-            raise CheckpointError(
-                f"this learner was made with the {name} {path}, not with {import_path(given[name])}"
-            )
+        here = import_path(parts[name]), settings_of(parts[name])
+        saved = path, settings.get(name, "")
+        if here[0] != path or (name in settings and here != saved):
+            one, other = (f"{where} ({said})" if said else where for where, said in (saved, here))
+            raise CheckpointError(f"this learner was made with {name}={one}, not with {other}")
 
 
 # ---- what it has learned -------------------------------------------------------------------------
@@ -113,6 +163,9 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
             learner.label_map.load_state(state["labels"])
         with entry("progress"):
             learner.progress.load_state(state["progress"])
+        if learner.front is not None:
+            with entry("front"):
+                learner.front.load_state(state["front"])
         with entry("network"):
             network = _network(learner, state["network"])
         with entry("memory"):
@@ -120,6 +173,9 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
             _check_memory(learner)
         with entry("pending"):
             _check_pending(learner)
+        with entry(TABLE):
+            learner.known_table.load_state(state.get(TABLE))
+            _check_table(learner)
         with entry("criterion"):
             learner.criterion.load_state(state["criterion"])
         for index, part in enumerate(learner.composition.parts):
@@ -181,13 +237,21 @@ def _check_memory(learner: Engine) -> None:
     memory = learner.memory
     if len(memory.class_counts) > len(learner.label_map):
         raise ValueError("it holds classes that have no label")
-    if memory.size and InputKind.of(memory.field(X)) != learner.input_kind:
+    if memory.size and InputKind.of(memory.field(X)) != learner.trained.input_kind:
         raise ValueError("it holds samples of another shape or dtype than the inputs")
 
 
+def _check_table(learner: Engine) -> None:
+    encoder, kind = learner.known_table.encoder, learner.input_kind
+    if encoder is not None and kind is not None and (encoder.width,) != kind.shape:
+        raise ValueError(f"it gives {encoder.width} inputs, the network takes {kind.shape}")
+
+
 def _check_pending(learner: Engine) -> None:
-    for rows, labels in learner.progress.pending:
-        if len(rows) != len(labels) or InputKind.of(rows) != learner.input_kind:
+    for batch in learner.progress.pending:
+        parts = (batch.rows, batch.labels, batch.weights)
+        sizes = {len(part) for part in parts if part is not None}
+        if len(sizes) > 1 or InputKind.of(batch.rows) != learner.trained.input_kind:
             raise ValueError("its rows are not those of its labels")
 
 
@@ -219,12 +283,14 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
-def fingerprint(state: dict[str, Any]) -> str:
-    """A SHA-256 over a whole state tree."""
-    tensors, rest = flatten(state)
-    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
-    for name in sorted(tensors):
-        value = tensors[name].detach().cpu()
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.flatten().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+def learner_fingerprint(state: dict[str, Any]) -> str:
+    """A SHA-256 of the state of a learner.
+
+    What the columns of plain numbers are called is left out: it changes nothing about a learner
+    that learns the same numbers from arrays.
+    """
+    if TABLE in state:
+        with entry(TABLE):
+            plain = TableEncoder.from_state(state[TABLE]).plain
+        state = {name: part for name, part in state.items() if name != TABLE or not plain}
+    return fingerprint(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from evenstream.auto import AUTO, choose
 from evenstream.errors import some_of
 from evenstream.learner.engine import Engine
 
@@ -12,20 +13,42 @@ def summary(learner: Engine) -> dict[str, str]:
     """Method, network, classes, memory, steps and device, in words."""
     labels, memory = learner.labels, learner.memory
     network = learner.model if isinstance(learner.model, str) else type(learner.model).__name__
+    why = _why(learner)
+    if learner.front is not None:
+        network = f"{learner.front.frozen.title} (frozen), {network}"
     if learner.built:
         count = sum(parameter.numel() for parameter in learner.network.parameters())
         network += f", {count:,} parameters"
     else:
-        network += ", made with the first batch"
+        network += (
+            ", chosen with the first batch" if network == AUTO else (", made with the first batch")
+        )
     classes = f"{len(labels):,}: {some_of(list(map(repr, labels)), 5)}" if labels else "none yet"
+    told = [said for part in learner.composition.parts if (said := part.says())]
     return {
         "method": learner.text,
         "network": network,
+        **({"because": why} if why else {}),
         "classes": classes,
         "memory": f"{len(memory):,} of {memory.capacity:,} samples",
         "steps": f"{learner.step:,}",
         "device": f"{learner.device}, {learner.options.dtype}",
+        **({"rule": "; ".join(told)} if told else {}),
     }
+
+
+def _why(learner: Engine) -> str | None:
+    """Why it has this network and optimiser, if they are those that `auto` chooses."""
+    if not learner.built:
+        return None
+    choice, options = choose(learner.kind_of_inputs.shape), learner.options
+    training = {name: getattr(options, name) for name in choice.training()}
+    if learner.model != choice.network or training != choice.training():
+        return None
+    rate = (
+        f"{choice.optimizer} at {choice.lr:g}, {choice.batch} + {choice.replay_batch} rows a step"
+    )
+    return f"auto: {choice.why}; {rate}"
 
 
 def as_text(learner: Engine) -> str:

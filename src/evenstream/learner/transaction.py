@@ -30,6 +30,8 @@ def all_or_nothing(learner: LearnerState) -> Iterator[None]:
         except BaseException:
             for piece, mark in zip(pieces, marks, strict=True):
                 piece.restore(mark)
+            if not learner.built:
+                learner.undecide()
             raise
         for piece in pieces:
             piece.settle()

@@ -13,7 +13,7 @@ from evenstream.core.step import StepResult
 from evenstream.errors import DataError
 from evenstream.live.tally import Place, Tally
 from evenstream.printable import say
-from evenstream.run.progress import PLAIN_EVERY_SECONDS
+from evenstream.showing import PLAIN_EVERY_SECONDS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,20 +37,22 @@ class Display(contextlib.ExitStack):
     def __call__(self, result: StepResult, tally: Tally) -> None:
         """Show a step."""
         if self._status is not None:
-            self._status.update(self._line(result, tally))
+            self._status.update(status_line(result, tally))
         elif time.monotonic() - self._said > PLAIN_EVERY_SECONDS:
             self._said = time.monotonic()
-            say(self._line(result, tally))
+            say(status_line(result, tally))
 
-    def _line(self, result: StepResult, tally: Tally) -> str:
-        parts = [
-            f"step {result.step:,}",
-            f"{tally.samples:,} rows",
-            accuracy_text(tally.accuracy.overall, tally.accuracy.recent),
-            "" if result.loss is None else f"loss {result.loss:.3f}",
-            f"{tally.refused:,} batches refused" if tally.refused else "",
-        ]
-        return "  ".join(filter(None, parts))
+
+def status_line(result: StepResult, tally: Tally) -> str:
+    """How far a learner is, in a line."""
+    parts = [
+        f"step {result.step:,}",
+        f"{tally.samples:,} rows",
+        accuracy_text(tally.accuracy.overall, tally.accuracy.recent),
+        "" if result.loss is None else f"loss {result.loss:.3f}",
+        f"{tally.refused:,} batches refused" if tally.refused else "",
+    ]
+    return "  ".join(filter(None, parts))
 
 
 def accuracy_text(overall: float | None, recent: float | None) -> str:

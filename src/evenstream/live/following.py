@@ -18,17 +18,21 @@ from torch import Tensor
 from evenstream.bounds import is_whole
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
 from evenstream.core.criterion import NEEDS_BOUNDARIES
-from evenstream.core.inputs import check_inputs
+from evenstream.core.inputs import are_texts, check_inputs, check_texts
 from evenstream.core.labels import label_to_json, plain_labels
 from evenstream.core.step import StepResult
 from evenstream.errors import CheckpointError, EvenstreamError, InputError, shown
 from evenstream.files import given_path, write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.learner import Learner
+from evenstream.live.display import status_line
 from evenstream.live.learner_folder import LIVE, bring_to_saved, claimed
+from evenstream.live.sources import as_pair
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
 from evenstream.run.folder import METRICS
+from evenstream.showing import Line
+from evenstream.tabular import TableEncoder, is_frame
 
 SAVE_SECONDS = 30.0
 """A slow stream is saved after this time, whatever `checkpoint_every` says."""
@@ -77,6 +81,7 @@ def follow(
     checkpoint_every: int = 500,
     refused: Refused = "stop",
     on_step: OnStep | None = None,
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Learn from a stream to its end, if it has one; returns the metrics.
 
@@ -94,6 +99,7 @@ def follow(
         checkpoint_every: batches between saves (a slow stream is saved every 30 seconds).
         refused: what to do with a batch that the learner refuses: stop, or skip and count it.
         on_step: called after each step with its result and the tally so far.
+        progress: show a line that tells how far it is, in a notebook below the cell.
 
     Raises:
         Interrupted: a signal came; everything learned is saved.
@@ -111,9 +117,12 @@ def follow(
     if not is_whole(checkpoint_every) or checkpoint_every < 1:
         raise InputError(f"checkpoint_every must be 1 or more, got {shown(checkpoint_every)}")
     folder = given_path("folder", folder)
-    with claimed(folder), stop_on_signal() as stop:
+    told = [on_step] if on_step is not None else []
+    with claimed(folder), stop_on_signal() as stop, Line() as line:
+        if progress:
+            told.append(lambda result, tally: line.show(status_line(result, tally)))
         following = _Following(learner, stream, folder, name, stop)
-        return following.to_the_end(checkpoint_every, refused, on_step or _say_nothing)
+        return following.to_the_end(checkpoint_every, refused, told)
 
 
 class _Following:
@@ -142,12 +151,13 @@ class _Following:
         self._saved = self._flushed = time.monotonic()
         self._batches_saved = self.place.batches
 
-    def to_the_end(self, every: int, refused: Refused, on_step: OnStep) -> dict[str, Any]:
+    def to_the_end(self, every: int, refused: Refused, told: list[OnStep]) -> dict[str, Any]:
         try:
             for batch in self._batches():
                 result = None if batch is None else self._take(*batch, refused)
                 if result is not None:
-                    on_step(result, self.tally)
+                    for tell in told:
+                        tell(result, self.tally)
                 now = time.monotonic()
                 if self.tally.batches % every == 0 or now - self._saved > SAVE_SECONDS:
                     self.save()
@@ -191,17 +201,7 @@ class _Following:
             self.stop.unfinished = True
             if batch is _END:
                 return
-            yield None if batch is None else self._pair(batch)
-
-    def _pair(self, batch: Any) -> tuple[Any, Any]:
-        """The inputs and the labels of a batch, which may be looked at more than once."""
-        if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
-            raise InputError(
-                f"{self.name} must give pairs of inputs and labels, it gave a "
-                f"{type(batch).__name__}"
-            )
-        x, labels = batch
-        return x, list(labels) if isinstance(labels, Iterator) else labels
+            yield None if batch is None else as_pair(self.name, batch)
 
     def _rest(self) -> Iterator[Any]:
         if self.resumable is not None:
@@ -216,7 +216,7 @@ class _Following:
         why = ""
         if number < self.place.batches:
             why = f"ended after {number} batches, but {self.place.batches} of it were"
-        elif number and _digest(*self._pair(last)) != self.place.state:
+        elif number and _digest(*as_pair(self.name, last)) != self.place.state:
             why = f"has another batch {number} than the one that was"
         if why:
             raise InputError(
@@ -228,7 +228,7 @@ class _Following:
     def _take(self, x: Any, labels: Any, refused: Refused) -> StepResult | None:
         """Learn a batch; None if it was refused and skipped."""
         state = self._state() if self.resumable else _digest(x, labels)
-        waiting = sum(len(rows) for rows, _ in self.learner.progress.pending)
+        waiting = sum(map(len, self.learner.progress.pending))
         began, step = time.perf_counter(), self.learner.step
         event: dict[str, Any] = {"stream": self.name}
         result = None
@@ -349,10 +349,6 @@ def _gives_batches(stream: Any) -> bool:
     return isinstance(stream, Iterable) and not isinstance(stream, (Tensor, np.ndarray, str))
 
 
-def _say_nothing(result: StepResult, tally: Tally) -> None:
-    pass
-
-
 def _digest(x: Any, labels: Any) -> str:
     """Tells a batch from another, by what a learner would see of it.
 
@@ -369,6 +365,10 @@ def _digest(x: Any, labels: Any) -> str:
 
 
 def _input_bytes(x: Any) -> bytes:
+    if is_frame(x):
+        return TableEncoder.infer(x).encode_frame(x).tobytes()
+    if are_texts(x):
+        return json.dumps(check_texts(x)).encode()
     return check_inputs(x, None).numpy().tobytes()
 
 

@@ -13,15 +13,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evenstream.checkpoint import has_checkpoint, restore
+from evenstream.checkpoint import fingerprint, has_checkpoint, restore
 from evenstream.data.checked_files import remove_empty
 from evenstream.entries import entry
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.files import exclusive
+from evenstream.learner.front import front_identity
 from evenstream.learner.learner import Learner
-from evenstream.learner.persistence import fingerprint, load_learner_state, of_this_version
+from evenstream.learner.persistence import (
+    learner_fingerprint,
+    load_learner_state,
+    of_this_version,
+)
 from evenstream.live.tally import Tally
-from evenstream.methods import METHODS
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 from evenstream.run.folder import CHECKPOINTS
 
@@ -101,19 +105,24 @@ def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
     state = of_this_version(state)
     with entry("options"):
         options = {**state["options"], "device": learner.options.device}
+        learner.adopt(state["model"], options)
         model = learner.model if isinstance(learner.model, str) else None
         own = {"options": asdict(learner.options), "method": learner.text, "model": model}
         saved = {"options": options, "method": state["method"], "model": state["model"]}
+        if learner.front is not None or "front" in state:
+            own["front"] = None if learner.front is None else learner.front.identity
+            saved["front"] = front_identity(state["front"]) if "front" in state else None
         same = fingerprint(own) == fingerprint(saved)
     if not same:
+        learner.undecide()
         raise InputError(
             f"{folder} holds a learner that was made with other options; make this one with the "
             f"same, use Learner.load, or choose another folder"
         )
     if not (learner.built or learner.step):
         load_learner_state(learner, state)
-    elif learner.fingerprint() != fingerprint({**state, "options": options}):
-        if learner.method.name in METHODS and isinstance(learner.model, str):
+    elif learner.fingerprint() != learner_fingerprint({**state, "options": options}):
+        if not learner.unwritten and isinstance(learner.model, str):
             Learner.from_state(state, device=learner.options.device)  # it may be a damaged one
         raise InputError(
             f"{folder} holds another state of this learner (step {state['progress']['step']}, not "

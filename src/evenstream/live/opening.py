@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from evenstream.data.arrays import as_inputs, as_labels
 from evenstream.data.checked_files import digest_of
@@ -15,12 +17,19 @@ from evenstream.data.decoding import SUFFIXES as IMAGE_SUFFIXES
 from evenstream.data.image_files import ImageFiles, OnCorrupt
 from evenstream.data.images.trees import class_folders, image_names, labelled_images, sub_folders
 from evenstream.data.npz import read_arrays
-from evenstream.data.tables import TABLE_SUFFIXES, Columns, CsvReader, TableReader, open_table
-from evenstream.errors import DataError, EvenstreamError, InputError, shown
+from evenstream.data.tables import (
+    TABLE_SUFFIXES,
+    Columns,
+    TableReader,
+    choose_columns,
+    open_lines,
+    open_table,
+)
+from evenstream.errors import DataError, InputError, calling, shown
 from evenstream.files import with_home
 from evenstream.learner.learner import Learner
 from evenstream.live.label_kind import label_converter
-from evenstream.live.pipe import read_lines
+from evenstream.live.pipe import first_bytes, read_lines
 from evenstream.live.sources import (
     SOURCES,
     AddressSource,
@@ -30,8 +39,11 @@ from evenstream.live.sources import (
     TableSource,
 )
 from evenstream.live.tally import Tally
+from evenstream.tabular import SAMPLE_ROWS, TableEncoder, Wishes
 
 PIPE = "standard input"
+STDIN = 0
+OnBad = Literal["stop", "skip", "null"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,7 @@ class Known:
     """What a saved learner says about its inputs; nothing for a new one."""
 
     columns: Columns | None = None
+    encoder: TableEncoder | None = None
     shape: tuple[int, ...] | None = None
     as_label: Callable[[Label], Label] = field(default_factory=lambda: label_converter([]))
 
@@ -49,8 +62,12 @@ class Known:
             place.notes["columns"] for place in tally.streams.values() if "columns" in place.notes
         ]
         shape = None if learner.input_kind is None else learner.input_kind.shape
+        found = Columns.from_state(columns[-1]) if columns else None
+        if found is not None and learner.table is not None:
+            found = replace(found, encoder=learner.table)
         return cls(
-            Columns.from_state(columns[-1]) if columns else None,
+            found,
+            learner.table,
             shape,
             label_converter(learner.labels),
         )
@@ -62,12 +79,14 @@ class Reading:
 
     label: str | None = None
     ignore: tuple[str, ...] = ()
+    wishes: Wishes = field(default_factory=Wishes)
+    """Kinds of columns that are given, for a learner that has not seen any."""
     label_needed: bool = True
     """Whether there must be labels, as for learning."""
     size: int | None = None
     """Height and width of images, for a learner that has not seen any."""
-    bad: OnCorrupt = "stop"
-    """What a row or an image that cannot be read does."""
+    bad: OnBad = "stop"
+    """What a row or an image that cannot be read does: stop, be left out, or be told of."""
     patience: float = 10.0
     """Seconds that a row of a pipe waits for a full batch."""
 
@@ -79,7 +98,7 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
     """
     path = with_home(where)
     if where == "-":
-        return _open_table(CsvReader(read_lines(0), PIPE), PIPE, known, reading)
+        return _open_pipe(known, reading)
     suffix = path.suffix.lower()
     scheme, colon, _ = where.partition("://")
     if colon and not path.exists():
@@ -89,20 +108,21 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
     if path.is_dir() or suffix in IMAGE_SUFFIXES:
         return _open_images(path, known, reading)
     if suffix in TABLE_SUFFIXES:
-        return _open_table(open_table(path), path.name, known, reading)
+        return _open_table(open_table(path), lambda: open_table(path), path.name, known, reading)
     if suffix == ".npz":
         return _open_npz(path, known, reading)
     raise DataError(
         f"{path} is nothing to read: give a table ({', '.join(TABLE_SUFFIXES)}), an .npz file, a "
-        "folder of images, - for CSV from the standard input, or an address (SCHEME://...)"
+        "folder of images, - for CSV or JSON lines from the standard input, or an address (SCHEME://...)"
     )
 
 
 def _open_address(address: str, info: SourceInfo) -> Source:
-    try:
-        source = AddressSource(address, info)
-    except OSError as error:
-        raise DataError(f"{address} cannot be opened: {error}") from error
+    with calling(f"what opens {address}"):
+        try:
+            source = AddressSource(address, info)
+        except OSError as error:
+            raise DataError(f"{address} cannot be opened: {error}") from error
     if not isinstance(source.stream, Iterable):
         raise DataError(
             f"{address}: what opens it must give something to iterate over, it gave "
@@ -111,32 +131,84 @@ def _open_address(address: str, info: SourceInfo) -> Source:
     return source
 
 
-def _open_table(reader: TableReader, name: str, known: Known, reading: Reading) -> Source:
-    reader.skip_bad = reading.bad == "skip"
+def _open_pipe(known: Known, reading: Reading) -> Source:
+    """The standard input; what arrives first tells the columns of a learner that knows none."""
+    begin = b""
+    if known.encoder is None and known.columns is None:
+        begin = first_bytes(STDIN, SAMPLE_ROWS, reading.patience)
+
+    def first_rows() -> TableReader:
+        return open_lines(begin.splitlines(keepends=True), PIPE)
+
+    return _open_table(open_lines(read_lines(STDIN, begin), PIPE), first_rows, PIPE, known, reading)
+
+
+def _open_table(
+    reader: TableReader,
+    first_rows: Callable[[], TableReader],
+    name: str,
+    known: Known,
+    reading: Reading,
+) -> Source:
+    reader.skip_bad, reader.keep_bad = reading.bad != "stop", reading.bad == "null"
     reader.label_needed, reader.as_label = reading.label_needed, known.as_label
     reader.may_grow = reading.label_needed and name != PIPE  # to be gone on with later
     try:
-        columns = _columns(reader, known, reading)
-        _, label = columns.places(reader.source, reader.names)
-        if label is None and reading.label_needed:
+        columns = _columns(reader, first_rows, known, reading)
+        reader.check(columns)
+        if reading.label_needed and columns.label not in reader.names:
             raise DataError(f"{reader.source} has no column {columns.label!r} to learn from")
-    except EvenstreamError:
+    except BaseException:
         reader.close()
         raise
     return TableSource(name, reader, columns, reading.patience if name == PIPE else None)
 
 
-def _columns(reader: TableReader, known: Known, reading: Reading) -> Columns:
+def _columns(
+    reader: TableReader, first_rows: Callable[[], TableReader], known: Known, reading: Reading
+) -> Columns:
     """The columns as the learner knows them, or chosen for a new one."""
-    columns, needed = known.columns, reading.label_needed
-    if columns is None:
-        label, ignore = reading.label, reading.ignore
-        return Columns.choose(reader.source, reader.names, label, ignore, label_needed=needed)
+    if known.columns is not None:
+        return _as_known(known.columns, reading)
+    if known.encoder is not None:
+        return _as_known(_of_encoder(reader, known.encoder, reading), reading)
+    label, ignore, needed = reading.label, reading.ignore, reading.label_needed
+    with contextlib.closing(first_rows()) as first:
+        first.may_grow = reader.may_grow
+        columns = choose_columns(reader, first, label, ignore, reading.wishes, label_needed=needed)
+    width = columns.how.width
+    if known.shape not in (None, (width,)):
+        raise DataError(
+            f"{reader.source} gives {width} inputs a row, but the learner's have the shape "
+            f"{known.shape}\n{columns.how.summary()}"
+        )
+    return columns
+
+
+def _of_encoder(reader: TableReader, encoder: TableEncoder, reading: Reading) -> Columns:
+    """The columns of a learner that knows tables from a program, where labels come apart."""
+    inputs = (*encoder.names, *encoder.left_out, *reading.ignore)
+    others = [name for name in reader.names if name not in inputs]
+    named = None if reading.label in inputs else reading.label
+    label = Columns.choose(
+        reader.source, [*encoder.names, *others], named, label_needed=reading.label_needed
+    ).label
+    encoder.check_names(reader.source, [*encoder.names, *(n for n in others if n != label)])
+    return Columns(encoder.names, label, tuple(encoder.left_out), encoder)
+
+
+def _as_known(columns: Columns, reading: Reading) -> Columns:
+    """The columns that the learner knows; `InputError` for wishes that contradict them."""
     if reading.label not in (None, columns.label):
         raise InputError(f"the learner's label is the column {columns.label}, not {reading.label}")
     known_ones = [name for name in reading.ignore if name in (*columns.features, columns.label)]
     if known_ones:
         raise InputError(f"the learner knows the column {known_ones[0]}, so it cannot be ignored")
+    if reading.wishes.names:
+        raise InputError(
+            f"the learner knows its columns already; what {reading.wishes.names[0]} is taken for "
+            "can be chosen for a new learner only, in another folder"
+        )
     return replace(columns, ignored=(*columns.ignored, *reading.ignore))
 
 
@@ -154,20 +226,21 @@ def _open_npz(path: Path, known: Known, reading: Reading) -> Source:
 
 def _open_images(path: Path, known: Known, reading: Reading) -> Source:
     size, grey = _image_form(path, known, reading)
+    bad: OnCorrupt = "stop" if reading.bad == "stop" else "skip"
     root = path.resolve()
     if path.is_dir() and (reading.label_needed or sub_folders(root)):
         part = "train" if "train" in sub_folders(root) else ""
         classes = class_folders(root, part)
-        files, y = labelled_images(root, part, classes, size, reading.bad)
+        files, y = labelled_images(root, part, classes, size, bad)
         names = _converted(str(path), known, classes)
         labels = [names[index] for index in y]
     elif reading.label_needed:
         raise DataError(f"{path} is one image; to learn, give a folder with one for each class")
     else:
-        files = _unlabelled_images(root, size, reading.bad)
+        files = _unlabelled_images(root, size, bad)
         labels = [None] * len(files)
     source = ArraySource(root.name, files, labels, _listing_digest(files))
-    source.grey = grey
+    source.grey, source.keep_bad = grey, reading.bad == "null"
     return source
 
 

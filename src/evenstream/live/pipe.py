@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import select
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -12,12 +13,38 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _ROWS_AHEAD = 1024
-_TICK_SECONDS = 1.0
+TICK_SECONDS = 1.0
 
 
-def read_lines(descriptor: int) -> Iterator[bytes]:
-    """Lines as they arrive; the last one may lack its end."""
-    rest = b""
+def first_bytes(descriptor: int, rows: int, seconds: float) -> bytes:
+    """What arrives first: `rows` lines after the first, or what is there `seconds` after a line."""
+    found, give_up = b"", 0.0
+    while found.count(b"\n") <= rows:
+        begun = b"\n" in found.lstrip()
+        if begun and not _waits(descriptor, give_up - time.monotonic()):
+            break
+        chunk = os.read(descriptor, 1 << 16)
+        if not chunk:
+            break
+        found += chunk
+        if not begun and b"\n" in found.lstrip():
+            give_up = time.monotonic() + min(seconds, threading.TIMEOUT_MAX / 2)
+    return found
+
+
+def _waits(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read before so many seconds have passed."""
+    try:
+        return bool(select.select([descriptor], [], [], max(seconds, 0))[0])
+    except OSError:  # not known for pipes on this system
+        return False
+
+
+def read_lines(descriptor: int, rest: bytes = b"") -> Iterator[bytes]:
+    """Lines as they arrive, after some that were read before; the last one may lack its end."""
+    *lines, rest = rest.split(b"\n")
+    for line in lines:
+        yield line + b"\n"
     while chunk := os.read(descriptor, 1 << 16):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
@@ -48,7 +75,7 @@ def timed_batches(items: Iterable[T], size: int, patience: float) -> Iterator[li
     end: BaseException | None = None
     while end is None:
         try:
-            batch, end = arrived.get(timeout=_TICK_SECONDS)
+            batch, end = arrived.get(timeout=TICK_SECONDS)
         except queue.Empty:
             yield []
             continue

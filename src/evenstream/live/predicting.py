@@ -21,6 +21,7 @@ class Score:
     """How many predictions were made, and how many of those with a label were right."""
 
     rows: int = 0
+    """Rows answered."""
     labelled: int = 0
     right: int = 0
 
@@ -32,13 +33,14 @@ def write_predictions(
     top: int | None = None,
     *,
     quote_formulas: bool = False,
+    tell_bad: bool = False,
 ) -> Score:
     """Write a line for each row of the source, some rows at a time.
 
     Columns are the file's name (for images), the most likely label and its probability, then the
     probability of each label; with `top`, that many pairs of label and probability instead.
     With `quote_formulas`, names and labels that a spreadsheet would compute have a quotation mark
-    in front.
+    in front. With `tell_bad`, a row that cannot be used has a line with empty cells.
     """
     shown = _quoted if quote_formulas else _as_it_is
     if not learner.labels:
@@ -54,13 +56,21 @@ def write_predictions(
         *(f"{name}{number}" for number in ["", *range(2, pairs + 1)] for name in _PAIR),
         *([] if top else (f"p({label})" for label in learner.labels)),
     ]
-    score = Score()
+    score, begun, place = Score(), False, 0
     for x, labels in filter(None, source):
-        chances = learner.predict_proba(x)
-        if not score.rows:  # not before the first rows are known to be of the right kind
+        chances = learner.predict_proba(x) if len(x) else np.empty((0, len(learner.labels)))
+        if not begun:  # not before the first rows are known to be of the right kind
             writer.writerow(head)
-        for row, label in zip(chances, labels, strict=True):
-            name = [] if files is None else [str(files.path(score.rows).relative_to(files.root))]
+        begun = True
+        answers = zip(chances, labels, strict=True)
+        for kept in [True] * len(labels) if source.kept is None else source.kept:
+            name = [] if files is None else [str(files.path(place).relative_to(files.root))]
+            place += 1
+            if not kept:
+                if tell_bad:
+                    writer.writerow([*map(shown, name), *[""] * (len(head) - len(name))])
+                continue
+            row, label = next(answers)
             best = np.argsort(-row, kind="stable")[:pairs]
             cells = map(shown, [*name, *_cells(learner, row, best)])
             writer.writerow([*cells, *([] if top else map(_text, row))])
@@ -68,7 +78,7 @@ def write_predictions(
             score.labelled += label is not None
             score.right += label is not None and label == learner.labels[best[0]]
         out.flush()
-    if not score.rows:
+    if not begun:
         writer.writerow(head)
     return score
 

@@ -8,24 +8,27 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstream.core.inputs import check_inputs
 from evenstream.core.labels import plain_labels
 from evenstream.data.dataset import Inputs, Label
 from evenstream.data.image_files import ImageFiles
 from evenstream.data.reading import read_in_order
-from evenstream.data.tables import Columns, TableReader, in_batches, stack
-from evenstream.errors import InputError, shown
+from evenstream.data.tables import Columns, Row, TableReader, in_groups
+from evenstream.errors import InputError, calling, shown
 from evenstream.live.pipe import timed_batches
 from evenstream.live.tally import Place
-from evenstream.registry import Registry
+from evenstream.registry import Registry, check_function
 from evenstream.streams.stream import stream_generator
+from evenstream.tabular import TableRows
 
-Batch = tuple[NDArray[Any], list[Any]]
+Batch = tuple[Any, list[Any]]
 Open = Callable[[str], Iterable[tuple[Any, Any] | None]]
 OpenT = TypeVar("OpenT", bound=Open)
 
@@ -55,10 +58,11 @@ def register_source(scheme: str, *, images: bool = False) -> Callable[[OpenT], O
         scheme: of a-z, 0-9 and + . -
         images: whether the inputs are images, which a new learner is made for.
     """
+    if not isinstance(images, bool):
+        raise InputError(f"images must be True or False, got {shown(images)}")
 
     def add(opener: OpenT) -> OpenT:
-        if not callable(opener):
-            raise InputError(f"a source is registered by its function, got {shown(opener)}")
+        check_function("source", opener)
         SOURCES.add(scheme, SourceInfo(opener, images), opener)
         return opener
 
@@ -74,11 +78,24 @@ class Source:
         name: what to call it.
         is_image: whether the inputs are images.
         batch: rows to give at a time.
+        kept: which rows of the batch it gave last are in it; None: all of them. Others there are
+            only if it was asked to tell of those that cannot be used.
     """
 
     name: str
     is_image = False
     batch = 32
+    kept: NDArray[np.bool_] | None = None
+
+    @property
+    def skipped(self) -> int:
+        """Rows that could not be used, so far."""
+        return 0
+
+    @property
+    def refusal(self) -> str:
+        """What was wrong with the first of them."""
+        return ""
 
     def __iter__(self) -> Iterator[Batch | None]:
         """The batches; None while nothing arrives."""
@@ -95,6 +112,10 @@ class Source:
     def recognises(self, state: Mapping[str, Any]) -> bool:
         """Whether a place was noted in the same data, whatever it was called then."""
         raise NotImplementedError
+
+    def trouble(self) -> AbstractContextManager[None]:
+        """A block that learns from it: what fails in a user's function is told with its role."""
+        return nullcontext()
 
     def close(self) -> None:
         """Let go of files."""
@@ -137,17 +158,34 @@ class TableSource(Source):
     def __iter__(self) -> Iterator[Batch | None]:
         rows = self.reader.rows(self.columns)
         if self._patience is None:
-            return in_batches(rows, self.batch)
+            return map(self._stacked, in_groups(rows, self.batch))
         batches = timed_batches(rows, self.batch, self._patience)
-        return (stack(batch) if batch else None for batch in batches)
+        return (self._stacked(batch) if batch else None for batch in batches)
+
+    def _stacked(self, rows: list[Row]) -> Batch:
+        good = [row for row in rows if row[0] is not None]
+        self.kept = None
+        if len(good) < len(rows):
+            self.kept = np.array([values is not None for values, _ in rows])
+            if not good:
+                return [], []
+        x, labels = self.reader.stack(good, self.columns)
+        encoder = self.columns.encoder
+        return (x if encoder is None else TableRows(x, encoder)), labels
+
+    @property
+    def skipped(self) -> int:
+        """Rows that could not be used, so far."""
+        return self.reader.skipped
+
+    @property
+    def refusal(self) -> str:
+        """What was wrong with the first of them."""
+        return self.reader.refusal
 
     def state(self) -> dict[str, Any]:
         """The place in the file, and the columns for whoever goes on."""
-        columns = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self.columns).items()
-        }
-        known = {"columns": columns, "skipped": self.reader.skipped}
+        known = {"columns": self.columns.state(), "skipped": self.reader.skipped}
         return {**self.reader.place(), **known, "unfinished": self.reader.unfinished}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -170,9 +208,10 @@ class ArraySource(Source):
     def __init__(self, name: str, x: Inputs, labels: Sequence[Label | None], sha256: str) -> None:
         self.name, self.x, self._labels, self._sha256 = name, x, labels, sha256
         self.is_image = x.ndim == 4
-        self.grey = False
+        self.grey = self.keep_bad = False
         self._order = np.arange(len(x))
         self._row = self._skipped = 0
+        self._refusal = ""
 
     def shuffle(self, seed: int) -> None:
         """Give the files of a folder, which are sorted by class, in an order drawn by the seed."""
@@ -185,9 +224,22 @@ class ArraySource(Source):
         for start, read in zip(starts, read_in_order(self.x, wanted), strict=True):
             self._row = min(start + self.batch, len(self._order))
             self._skipped += len(read.skipped)
-            if len(read.rows):
+            self._refusal = self._refusal or (read.skipped or ("",))[0]
+            whole = len(read.rows) == self._row - start
+            self.kept = None if whole else np.isin(self._order[start : self._row], read.rows)
+            if len(read.rows) or self.keep_bad:
                 x = _grey(read.x) if self.grey else read.x
                 yield x, [self._labels[row] for row in read.rows]
+
+    @property
+    def skipped(self) -> int:
+        """Images that could not be read, so far."""
+        return self._skipped
+
+    @property
+    def refusal(self) -> str:
+        """What was wrong with the first of them."""
+        return self._refusal
 
     def state(self) -> dict[str, Any]:
         """Rows given so far."""
@@ -217,13 +269,21 @@ class AddressSource(Source):
         """As it was given."""
         return self._stream
 
+    def trouble(self) -> AbstractContextManager[None]:
+        """What fails is the function that gives the batches."""
+        return calling(f"the source of {self.name}")
+
     def __iter__(self) -> Iterator[Batch | None]:
-        for batch in self._stream:
-            if batch is None:
-                yield None
-            else:
-                x, labels = batch
-                yield x, [None] * len(x) if labels is None else plain_labels(labels)
+        with self.trouble():
+            for batch in self._stream:
+                yield None if batch is None else self._rows(*as_pair(self.name, batch))
+
+    def _rows(self, x: Any, labels: Any) -> Batch:
+        inputs = check_inputs(x, None)
+        values = [None] * len(inputs) if labels is None else plain_labels(labels)
+        if len(values) != len(inputs):
+            raise InputError(f"{self.name}: {len(inputs)} rows but {len(values)} labels")
+        return x, values
 
     def is_at(self, name: str, place: Place) -> bool:
         """Whether it is the same address, learned once or again."""
@@ -233,6 +293,16 @@ class AddressSource(Source):
         """Close the stream, if it can be closed."""
         if hasattr(self._stream, "close"):
             self._stream.close()
+
+
+def as_pair(name: str, batch: Any) -> tuple[Any, Any]:
+    """The inputs and the labels of a batch, which may be looked at more than once."""
+    if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+        raise InputError(
+            f"{name} must give pairs of inputs and labels, it gave a {type(batch).__name__}"
+        )
+    x, labels = batch
+    return x, list(labels) if isinstance(labels, Iterator) else labels
 
 
 def _grey(images: NDArray[Any]) -> NDArray[np.uint8]:

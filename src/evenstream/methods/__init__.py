@@ -6,8 +6,10 @@ from evenstream.core.criterion import Need
 from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows
 from evenstream.methods.aser import ASER
+from evenstream.methods.auto import Auto
 from evenstream.methods.base import METHODS, Method, register
 from evenstream.methods.bic import BiC
+from evenstream.methods.class_means import ClassMeans
 from evenstream.methods.clib import CLIB
 from evenstream.methods.derpp import DERpp
 from evenstream.methods.e2e import E2E
@@ -22,6 +24,7 @@ from evenstream.methods.er_up import ERUp
 from evenstream.methods.er_wn import ERWN
 from evenstream.methods.ewc import EWC
 from evenstream.methods.fine_tune import FineTune
+from evenstream.methods.gdumb import GDumb
 from evenstream.methods.geodl import GeoDL
 from evenstream.methods.il2m import IL2M
 from evenstream.methods.joint import Joint
@@ -37,7 +40,11 @@ from evenstream.methods.ocm import OCM
 from evenstream.methods.ocs import OCS
 from evenstream.methods.pcr import PCR
 from evenstream.methods.pec import PEC
+from evenstream.methods.randumb import RanDumb
+from evenstream.methods.ranpac import RanPAC
+from evenstream.methods.rar import RAR
 from evenstream.methods.scr import SCR
+from evenstream.methods.slda import SLDA
 from evenstream.methods.ss_il import SSIL
 
 __all__ = [
@@ -61,14 +68,19 @@ __all__ = [
     "OCS",
     "PCR",
     "PEC",
+    "RAR",
     "SCR",
+    "SLDA",
     "SSIL",
+    "Auto",
     "BiC",
+    "ClassMeans",
     "DERpp",
     "ERDown",
     "ERPostHoc",
     "ERUp",
     "FineTune",
+    "GDumb",
     "GeoDL",
     "Joint",
     "LUCIRFull",
@@ -77,7 +89,14 @@ __all__ = [
     "LwFLabelsTrick",
     "Method",
     "Need",
+    "RanDumb",
+    "RanPAC",
     "Rows",
     "TaskData",
     "register",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

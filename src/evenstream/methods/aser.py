@@ -55,7 +55,7 @@ class AdversarialShapley(Retrieval):
 
     Without a friend in the memory only the second half of that counts, and it is the same few
     classes near to the batch that are replayed while all others are forgotten: with 5 samples of
-    each class, `friends=others` is 26 points less accurate on digits (docs/results.md).
+    each class, `friends=others` is 26 points less accurate on digits (docs/appendix/results.md).
     """
 
     def __init__(self, neighbours: int, per_class: int, friends: Friends = "any") -> None:

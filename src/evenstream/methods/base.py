@@ -14,18 +14,19 @@ from typing import ClassVar, TypeVar
 
 from torch import Tensor
 
-from evenstream.bounds import check_bounds
+from evenstream.bounds import check_options
 from evenstream.core.heads import Head, Linear
 from evenstream.core.part import Part
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.errors import InputError, shown
+from evenstream.options import StepRows
 from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval, Uniform
 from evenstream.policies.rules import ArgMax, InferenceRule
 from evenstream.policies.storing import Reservoir, Storing
 from evenstream.policies.teachers import Teacher
-from evenstream.registry import Registry
+from evenstream.registry import Registry, check_class
 from evenstream.text import check_defaults
 
 M = TypeVar("M", bound="type[Method]")
@@ -53,7 +54,7 @@ class Method(Part):
 
     def __post_init__(self) -> None:
         super().__init__()
-        check_bounds(self)
+        check_options(self)
         self.retrieval: Retrieval = self.make_retrieval()
         self.storing: Storing = self.make_storing()
         self.teacher: Teacher | None = self.make_teacher()
@@ -97,8 +98,27 @@ class Method(Part):
         return ("network",)
 
     @property
+    def weighs_rows(self) -> bool:
+        """Whether `learn(..., weights=...)` is for it: all of its loss goes through `step.ce`."""
+        return False
+
+    @property
     def why_not_las(self) -> str | None:
         """Why a `-las` form makes no sense; None if there is one."""
+        return None
+
+    @property
+    def why_not_exits(self) -> str | None:
+        """Why a head with several exits makes no sense; None if it does."""
+        return None
+
+    @property
+    def own_steps(self) -> tuple[int, StepRows] | None:
+        """Steps that the method makes for each batch, and their rows; None: as the user asks."""
+        return None
+
+    def why_not_steps(self, rows: StepRows) -> str | None:
+        """Why several steps a batch with such rows make no sense; None if they do."""
         return None
 
     # ---- the step ----------------------------------------------------------------------------
@@ -144,14 +164,17 @@ def register(name: str) -> Callable[[M], M]:
         )
 
     def add(cls: M) -> M:
-        if not (isinstance(cls, type) and issubclass(cls, Method)):
-            raise InputError(f"a method must be a class made from Method, got {shown(cls)}")
+        check_class("method", cls, Method)
         check_defaults("method", name, cls)
         for field in fields(cls):
             if field.name == "head" or field.name.startswith("head_"):
                 raise InputError(
                     f"option {field.name!r} of method {name} is one of its head; give it another "
                     "name"
+                )
+            if field.name == "storing":
+                raise InputError(
+                    f"option 'storing' of method {name} is one of all methods; give it another name"
                 )
         return METHODS.register(name)(cls)
 

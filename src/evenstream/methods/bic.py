@@ -15,6 +15,7 @@ from evenstream.core.memory import X, Y
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
+from evenstream.errors import LearningWarning
 from evenstream.methods.base import register
 from evenstream.methods.parts.distillation import Temperature, distillation
 from evenstream.methods.parts.taskwise import ROWS, TaskwiseMethod, pooled, refill
@@ -99,6 +100,7 @@ class BiC(TaskwiseMethod):
             f"{self.name} fits its bias correction on rows that it was trained on: with {stored} "
             f"rows in memory and {rows} in the task, held_out={self.held_out:g} holds none out; "
             "use a larger memory or a larger held_out",
+            LearningWarning,
             stacklevel=2,
         )
 

@@ -19,6 +19,11 @@ class Replay(Method):
     citation = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning, 2019"
     cost = "F(b+m) + G(b+m)"
 
+    @property
+    def weighs_rows(self) -> bool:
+        """The loss is nothing but a mean over rows."""
+        return True
+
     def loss(self, step: Step) -> Tensor:
         """Mean loss over the concatenated batch: one forward."""
         x, y = step.joint()

@@ -23,6 +23,7 @@ class ERACE(Method):
 
     citation = "Caccia et al., New Insights on Reducing Abrupt Representation Change, 2022"
     cost = "F(b) + F(m) + G(b+m)"
+    weighs_rows = True
 
     mask: Literal["strict", "reference"] = "strict"
     """The public code leaves the newest class and those to come in the incoming softmax, too."""

@@ -60,6 +60,7 @@ class ERCBA(Method):
         "Wang et al., CBA: Improving Online Continual Learning via Continual Bias Adaptor, 2023"
     )
     cost = "F(b) + F(m) + G(b+m), every `period` steps F(b+2m) more"
+    why_not_exits = "it learns one correction of the logits a step"
 
     adaptor_lr: Factor = 0.001
     """Learning rate of the adaptor's Adam (0.001 on C-CIFAR10, 0.01 on C-CIFAR100)."""

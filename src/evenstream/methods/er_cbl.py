@@ -22,6 +22,7 @@ class ERCBL(Replay):
     """ER with the class-balanced loss: rare classes of the batch weigh more."""
 
     citation = "Cui et al., Class-Balanced Loss Based on Effective Number of Samples, 2019"
+    weighs_rows = False  # it has weights of its own
 
     beta: Annotated[float, Within(0, math.nextafter(1, 0))] = 0.9999
     """0 weighs all rows alike, towards 1 the weight is the inverse frequency."""

@@ -38,6 +38,7 @@ class EROBC(Replay):
     citation = "Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, 2023"
     cost = "F(b+m) + G(b+m) + F(m) + head only G(m)"
     logits_follow_criterion = False
+    weighs_rows = False  # the second step would not
 
     correction_batch: Count = 0
     """Rows of the second draw; 0 means as many as are replayed."""
@@ -50,6 +51,11 @@ class EROBC(Replay):
     surrogate_head: bool = False
     """Train the extractor through a head of its own, so that the head that predicts learns from
     the second draw only."""
+
+    @property
+    def why_not_exits(self) -> str | None:
+        """The surrogate stands for one head."""
+        return "it has one surrogate head" if self.surrogate_head else None
 
     @property
     def trained_groups(self) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class EWC(FineTune):
     cost = "F(b) + G(b), at the end of a task the gradient of each of its rows by itself"
     needs = frozenset({"boundaries", "second_pass"})
     logits_follow_criterion = False
+    weighs_rows = False  # the Fisher information would not
     if_not_finite = "Lower the penalty's weight (ewc:strength=...) or the learning rate"
 
     strength: Factor = 90.0

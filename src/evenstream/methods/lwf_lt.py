@@ -23,6 +23,7 @@ class LwFLabelsTrick(LabelsTrick):
     citation = "a baseline of Zając et al., Prediction Error-based Classification, 2024"
     cost = "F(b) + G(b) + F(b) of the teacher"
     logits_follow_criterion = False
+    weighs_rows = False  # the distillation would not
     why_not_las = (
         "Logit Adjusted Softmax leaves absent classes out by itself; take lwf-las and memory=0"
     )

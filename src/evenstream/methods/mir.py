@@ -82,6 +82,11 @@ class MIR(Replay):
             return frozenset({"boundaries", "second_pass"})
         return frozenset({"boundaries"} if self.exclude_current else ())
 
+    @property
+    def weighs_rows(self) -> bool:
+        """A task's data comes without weights."""
+        return not self.update_at_task_end
+
     def make_retrieval(self) -> Retrieval:
         """Maximally interfered retrieval."""
         return MaximallyInterfered(self.subsample, self.scoring, self.exclude_current)

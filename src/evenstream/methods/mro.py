@@ -43,6 +43,8 @@ class MRO(MemoryOnly):
 
     citation = "Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, 2023"
 
+    weighs_rows = True
+
     update_first: bool = False
     """Let the memory take in the batch before the step trains, not after it."""
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from evenstream.augment import Latents
 from evenstream.bounds import Fading, Positive, Share, Within
 from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows, joint_view
@@ -40,6 +41,7 @@ class OCM(TwoViews):
     cost = "F(32b+33m) + G(32b+33m) + F(17m), first task F(33b) + G(33b)"
     trained_groups = ("network", PROJECTION)
     logits_follow_criterion = False
+    why_not_exits = "most of its loss is of features, not of logits"
     own_view = "resized-crop0.3{size}+flip+gray0.25"
 
     temperature: Annotated[float, Within(0.001)] = 0.07
@@ -130,7 +132,7 @@ class OCM(TwoViews):
 
 def turned(rows: Rows, n_classes: int) -> Rows:
     """Images in sixteen orientations, with a label for each; what is no image stays as it is."""
-    if rows.raw.dim() != 4:
+    if rows.raw.dim() != 4 or isinstance(rows.preprocess, Latents):
         return rows
     y = pseudo_labels(rows.y, n_classes)
     return Rows(rotations(rows.raw), y, rows.preprocess, rows.generator)

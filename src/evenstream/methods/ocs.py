@@ -44,6 +44,11 @@ class OCS(Replay):
     selects: Literal["both", "training", "storage"] = "both"
     """What only selected rows are used for: training and storage, or one of them."""
 
+    @property
+    def why_not_exits(self) -> str | None:
+        """The gradients of the head are those of a single one."""
+        return "use gradients=full with several exits" if self.gradients == "head" else None
+
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """The selected rows, in their original order, and a replayed batch."""
         replayed = step.retrieve()

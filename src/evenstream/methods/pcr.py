@@ -34,6 +34,7 @@ class PCR(TwoViews):
         "Learning, 2023"
     )
     cost = "F(2b+2m) + G(2b+2m)"
+    why_not_exits = "it contrasts rows with class weights by their cosines"
     why_not_las = (
         "pcr is Logit Adjusted Softmax on a cosine head already; for other options of it use "
         "er-las:head=cosine"

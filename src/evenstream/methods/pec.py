@@ -53,6 +53,7 @@ class PEC(Method):
     )
     cost = "F(b) + G(b) of students and F(b) of a teacher, instead of the network's"
     uses_memory = False
+    why_not_exits = "it does not train the network"
     why_not_las = (
         "it trains no softmax: a class's rows move the network of that class only, so class "
         "frequencies cannot bias the others"
@@ -156,6 +157,11 @@ class SmallestError(InferenceRule):
     def __init__(self, method: PEC) -> None:
         self.__post_init__()
         self.method = method
+        self.one_by_one = False
+
+    def before_export(self) -> None:
+        """Ask one student after the other."""
+        self.one_by_one = True
 
     def prepare(self, context: InferenceContext) -> Any:
         """The weights of all students, in the order of their classes."""
@@ -165,4 +171,5 @@ class SmallestError(InferenceRule):
         """One pass of all students."""
         modules = self.method.modules
         target = modules[TEACHER](outputs.x)
-        return -squared_errors(modules[UNTRAINED], prepared, outputs.x, target)
+        form = modules[UNTRAINED]
+        return -squared_errors(form, prepared, outputs.x, target, self.one_by_one)

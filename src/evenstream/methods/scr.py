@@ -35,6 +35,7 @@ class SCR(TwoViews):
     citation = "Mai et al., Supervised Contrastive Replay, 2021"
     cost = "F(2b+2m) + G(2b+2m)"
     trained_groups = ("network", PROJECTION)
+    why_not_exits = "it does not train the head"
     why_not_las = "it has no softmax over classes that could be adjusted"
     logits_follow_criterion = False
 

@@ -12,15 +12,41 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from evenstream.errors import InputError, shown
-from evenstream.registry import Registry, first_line
+from evenstream.errors import InputError, calling, shown
+from evenstream.registry import Registry, check_function, check_texts, first_line
+from evenstream.text import join_options, read_options, split_options, write_option
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from evenstream.networks.convnet import ConvNet
     from evenstream.networks.feature_extractor import FeatureExtractor
+    from evenstream.networks.mlp import MLP
+    from evenstream.networks.mlp_norm import NormMLP
+    from evenstream.networks.resnet import ImageNetResNet, ResNet
 
-__all__ = ["NETWORKS", "NetworkInfo", "build", "register_network"]
+_HOME = {
+    "ConvNet": "convnet",
+    "FeatureExtractor": "feature_extractor",
+    "ImageNetResNet": "resnet",
+    "MLP": "mlp",
+    "NormMLP": "mlp_norm",
+    "ResNet": "resnet",
+}
+
+__all__ = [
+    "MLP",
+    "NETWORKS",
+    "ConvNet",
+    "FeatureExtractor",
+    "ImageNetResNet",
+    "NetworkInfo",
+    "NormMLP",
+    "ResNet",
+    "build",
+    "canonical_name",
+    "register_network",
+]
 
 F = TypeVar("F", bound="Callable[[tuple[int, ...]], nn.Module]")
 
@@ -41,6 +67,8 @@ class NetworkInfo:
     where: str | Callable[[tuple[int, ...]], nn.Module]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     min_side: int | None = None
+    options: Mapping[str, type] = field(default_factory=dict)
+    """Arguments that may be written behind the name, as in `resnet18:zero_init=true`."""
 
     @property
     def takes(self) -> str:
@@ -62,11 +90,24 @@ class NetworkInfo:
 # A ResNet18 halves the map three times. From 9 pixels on, more than one pixel is left at the end,
 # without which BatchNorm cannot train on a batch of one. Those for ImageNet halve it five times;
 # they take 32 pixels, as the public code gives them, and leave the batch of one to the learner.
+_RESNET = {"zero_init": bool}
 _OURS = {
     "mlp": NetworkInfo("two hidden layers of 100 units, for any input (100 features)", "mlp:MLP"),
     "mlp-norm": NetworkInfo(
         "the same after normalising each column, for tables of any scale (100 features)",
         "mlp_norm:NormMLP",
+    ),
+    "identity": NetworkInfo(
+        "no network: the inputs as they are, for features made elsewhere and closed forms",
+        "identity:Identity",
+    ),
+    "normalised": NetworkInfo(
+        "each column by its running mean and deviation, for a linear model of any scale",
+        "normalised:Normalised",
+    ),
+    "normalised-mlp": NetworkInfo(
+        "the same, and two hidden layers of 256 units beside it, for flat inputs of any scale",
+        "normalised:NormalisedMLP",
     ),
     "convnet": NetworkInfo(
         "three BatchNorm convolutions, for tiny images (128 features)",
@@ -77,23 +118,27 @@ _OURS = {
         "CIFAR-style ResNet18 with a 3x3 stem, 11 million weights (512 features)",
         "resnet:ResNet",
         min_side=9,
+        options=_RESNET,
     ),
     "slim-resnet18": NetworkInfo(
         "ResNet18 with 20 instead of 64 filters, 1.1 million weights (160 features)",
         "resnet:ResNet",
         {"width": 20},
         min_side=9,
+        options=_RESNET,
     ),
     "resnet18-imagenet": NetworkInfo(
         "torchvision's ResNet18 for large images, 11 million weights (512 features)",
         "resnet:ImageNetResNet",
         min_side=32,
+        options=_RESNET,
     ),
     "resnet34": NetworkInfo(
         "torchvision's ResNet34 for large images, 21 million weights (512 features)",
         "resnet:ImageNetResNet",
         {"blocks": (3, 4, 6, 3)},
         min_side=32,
+        options=_RESNET,
     ),
 }
 NETWORKS: Registry[NetworkInfo] = Registry("network", _OURS, form="[a-z0-9][a-z0-9_.+-]*")
@@ -112,10 +157,12 @@ def register_network(
         description: one line for listings; None: the first of the docstring.
         min_side: smallest image height and width; None: any shape will do.
     """
+    check_texts(description=description)
+    if min_side is not None and not (type(min_side) is int and min_side > 0):
+        raise InputError(f"min_side must be a whole number above 0, got {shown(min_side)}")
 
     def add(make: F) -> F:
-        if not callable(make):
-            raise InputError(f"a network must be a class or a function, got {shown(make)}")
+        check_function("network", make)
         words = first_line(make) if description is None else description
         NETWORKS.add(name, NetworkInfo(words, make, min_side=min_side), make)
         return make
@@ -127,24 +174,59 @@ def build(name: str, input_shape: tuple[int, ...]) -> nn.Module:
     """Build a network by name.
 
     Args:
-        name: A key of `NETWORKS`.
+        name: A key of `NETWORKS`, with options as in `resnet18:zero_init=true`.
         input_shape: Shape of one input, without the batch dimension: `(3, 32, 32)`.
 
     Raises:
         UnknownName: There is no such network.
         InputError: The network does not take inputs of this shape.
     """
-    info = NETWORKS.find(name)
+    info, options = _read(name)
     shape = tuple(int(size) for size in input_shape)
     if not info.fits(shape):
         raise InputError(f"network {name!r} takes {info.takes}, not inputs of shape {shape}")
     if not isinstance(info.where, str):
-        return _checked(name, info.where(shape))
+        with calling(f"what makes the network {name!r}"):
+            made = info.where(shape)
+        return _checked(name, made)
     module, _, cls = info.where.partition(":")
     network: FeatureExtractor = getattr(import_module(f"{__name__}.{module}"), cls)(
-        shape, **info.arguments
+        shape, **info.arguments, **options
     )
     return network
+
+
+def canonical_name(name: str) -> str:
+    """A network's name without what is default anyway.
+
+    Raises:
+        UnknownName: There is no such network.
+        InputError: It has no such option.
+    """
+    _, options = _read(name)
+    on = (write_option(key, value) for key, value in sorted(options.items()) if value)
+    return join_options(split_options(name)[0], *on)
+
+
+def _read(name: str) -> tuple[NetworkInfo, dict[str, Any]]:
+    """What is known of a network, and the options behind its name."""
+    plain, written = split_options(name)
+    info = NETWORKS.find(plain)
+    return info, read_options("network", plain, written, info.options)
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that listing the names does not bring PyTorch."""
+        if name in _HOME:
+            return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is to import, whether it has been imported or not."""
+    return __all__
 
 
 def _checked(name: str, network: Any) -> nn.Module:

@@ -11,7 +11,7 @@ patches it saw.
 bfloat16. A CPU without instructions for it takes ten times as long as in float32. There the numbers
 are rounded to bfloat16 and multiplied in float32, which is what those instructions do, too.
 
-Everywhere else, and on a GPU, this is `nn.Conv2d`. Measurements are in docs/performance.md.
+Everywhere else, and on a GPU, this is `nn.Conv2d`. Measurements: docs/appendix/performance.md.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ class Convolution(nn.Conv2d):
     resumed, or repeated, must make the same choices.
     """
 
+    own_kernels = True
+    """Set it to False, for one layer or for the class, to have PyTorch's on the CPU, too."""
+
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
         """A square kernel without bias, padded so that stride 1 keeps the image's size."""
         super().__init__(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output map."""
-        if x.device.type != "cpu" or x.ndim != 4:
+        if x.device.type != "cpu" or x.ndim != 4 or not self.own_kernels:
             return super().forward(x)
         dtype = x.dtype
         if torch.is_autocast_enabled("cpu") and dtype != torch.float64:  # which it leaves alone
@@ -57,7 +60,7 @@ class Convolution(nn.Conv2d):
             wide = torch.float32 if in_float32 else dtype
             rounded = (factor.to(dtype).to(wide) for factor in (x, self.weight))
             return winograd.convolve(*rounded).to(dtype)
-        by_matrix = self._needs_gradient() and self._few_positions(x)
+        by_matrix = self._needs_gradient() and self.few_positions(x)
         if not (by_matrix or in_float32):
             return super().forward(x)
         how = _How(_pair(self.stride), _pair(self.padding), by_matrix, in_float32)
@@ -77,7 +80,7 @@ class Convolution(nn.Conv2d):
     def _needs_gradient(self) -> bool:
         return torch.is_grad_enabled() and self.weight.requires_grad
 
-    def _few_positions(self, x: Tensor) -> bool:
+    def few_positions(self, x: Tensor) -> bool:
         """Whether the matrix of patches is small enough against the work of the product."""
         (down, right), (height, width) = _pair(self.stride), x.shape[-2:]
         positions = -(-height // down) * -(-width // right)
@@ -138,7 +141,7 @@ class _Convolve(torch.autograd.Function):
                 (for_x, for_weight and not how.by_matrix, False),
             )  # fmt: skip
             if for_weight and how.by_matrix:
-                weight_gradient = _weight_gradient(x, gradient, weight.shape, how)
+                weight_gradient = gradient_by_matrix(x, gradient, weight.shape, how)
         return (
             x_gradient.to(dtype) if for_x else None,
             weight_gradient.to(dtype) if for_weight else None,
@@ -146,7 +149,8 @@ class _Convolve(torch.autograd.Function):
         )
 
 
-def _weight_gradient(x: Tensor, gradient: Tensor, shape: torch.Size, how: _How) -> Tensor:
+def gradient_by_matrix(x: Tensor, gradient: Tensor, shape: torch.Size, how: _How) -> Tensor:
+    """The weight gradient as one product of two matrices."""
     outputs, inputs, height, width = shape
     (down, right), (top, left) = how.stride, how.padding
     padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, left, left, top, top))

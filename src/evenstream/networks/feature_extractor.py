@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from evenstream.errors import InputError
+
 
 class FeatureExtractor(nn.Module):
     """A network without a classifier: `(n, *input_shape)` in, `(n, num_features)` out.
@@ -17,6 +19,12 @@ class FeatureExtractor(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of a batch."""
         raise NotImplementedError
+
+    def use_exits(self) -> tuple[int, ...]:
+        """Give the features of all stages side by side from now on; how many each has."""
+        raise InputError(
+            f"{type(self).__name__} has no stages to exit after; head=exits needs a ResNet"
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the features of a batch (`nn.Module`'s call, with its type)."""

@@ -25,8 +25,9 @@ class StreamNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each column."""
-        assert self.num_batches_tracked is not None
-        self.momentum = max(1 / (int(self.num_batches_tracked) + 1), self.slowest)
+        if self.training:
+            assert self.num_batches_tracked is not None
+            self.momentum = max(1 / (int(self.num_batches_tracked) + 1), self.slowest)
         return super().forward(x)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
@@ -44,6 +45,8 @@ class ResNet(FeatureExtractor):
         input_shape: Channels, height and width of the images.
         blocks: Blocks of each stage.
         width: Filters of the stem; the four stages have 1, 2, 4 and 8 times as many.
+        zero_init: Let the last BatchNorm of each block begin with a scale of zero, so that the
+            block begins as its shortcut.
     """
 
     def __init__(
@@ -51,9 +54,12 @@ class ResNet(FeatureExtractor):
         input_shape: tuple[int, ...],
         blocks: tuple[int, int, int, int] = RESNET18,
         width: int = 64,
+        zero_init: bool = False,
     ) -> None:
         super().__init__()
         self.num_features = 8 * width
+        self.exits: tuple[int, ...] = ()
+        """Features of each stage, if all are asked for."""
         self.conv1 = Convolution(input_shape[0], width, 3)
         self.bn1 = nn.BatchNorm2d(width)
         self.pool: nn.Module = nn.Identity()
@@ -61,6 +67,18 @@ class ResNet(FeatureExtractor):
         self.layer2 = _stage(blocks[1], width, 2 * width, stride=2)
         self.layer3 = _stage(blocks[2], 2 * width, 4 * width, stride=2)
         self.layer4 = _stage(blocks[3], 4 * width, 8 * width, stride=2)
+        if zero_init:
+            for module in self.modules():
+                if isinstance(module, BasicBlock):
+                    nn.init.zeros_(module.bn2.weight)
+
+    def use_exits(self) -> tuple[int, ...]:
+        """The features of all four stages from now on, the first ones of the lowest stage."""
+        if not self.exits:
+            last = self.num_features
+            self.exits = (last // 8, last // 4, last // 2, last)
+            self.num_features = sum(self.exits)
+        return self.exits
 
     @property
     def final_relu(self) -> bool:
@@ -80,8 +98,13 @@ class ResNet(FeatureExtractor):
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of a batch."""
         stem = self.pool(relu(self.bn1(self.conv1(x)), inplace=True))
-        maps: Tensor = self.layer4(self.layer3(self.layer2(self.layer1(stem))))
-        return maps.mean((2, 3))
+        pooled: list[Tensor] = []
+        maps: Tensor = stem
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            maps = stage(maps)
+            if self.exits or stage is self.layer4:
+                pooled.append(maps.mean((2, 3)))
+        return torch.cat(pooled, 1) if self.exits else pooled[0]
 
 
 class ImageNetResNet(ResNet):
@@ -92,9 +115,12 @@ class ImageNetResNet(ResNet):
     """
 
     def __init__(
-        self, input_shape: tuple[int, ...], blocks: tuple[int, int, int, int] = RESNET18
+        self,
+        input_shape: tuple[int, ...],
+        blocks: tuple[int, int, int, int] = RESNET18,
+        zero_init: bool = False,
     ) -> None:
-        super().__init__(input_shape, blocks)
+        super().__init__(input_shape, blocks, zero_init=zero_init)
         self.conv1 = Convolution(input_shape[0], 64, 7, stride=2)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
         for module in self.modules():

@@ -249,3 +249,8 @@ class MacroPrior(_WeightVector):
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Nothing to count: `set_task_counts` has said it all."""
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

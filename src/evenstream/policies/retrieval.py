@@ -82,3 +82,8 @@ def draw_distinct(size: int, count: int, generator: Generator) -> Tensor:
             return drawn
         fresh = torch.randint(size, (int(repeated.sum()),), generator=generator)
         drawn = torch.cat([drawn[~repeated], fresh])
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

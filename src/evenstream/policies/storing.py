@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from evenstream.core.memory import Memory, Placement
+from evenstream.core.classes import pad_classes
+from evenstream.core.memory import Memory, Placement, Y
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 
 __all__ = [
+    "STORING",
     "AtTaskEnd",
+    "BalancedReservoir",
+    "GreedyBalanced",
     "Placement",
     "Reservoir",
     "Rows",
@@ -18,6 +24,9 @@ __all__ = [
     "last_writer_wins",
     "reservoir_slots",
 ]
+
+Counts = NDArray[np.int64]
+"""How many stored samples each class has."""
 
 
 class Storing:
@@ -45,6 +54,113 @@ class AtTaskEnd(Storing):
         return Placement(rows.y[:0], rows.y[:0])
 
 
+class ClassBalanced(Storing):
+    """Base of policies under which a full memory makes room within a class of their choice."""
+
+    def place(self, step: Step, rows: Rows) -> Placement:
+        """Decide one newcomer after the other: each changes what the next one finds."""
+        memory = step.memory
+        memory.seen += len(rows)
+        labels = np.full(memory.capacity, -1)
+        size = len(memory)
+        if size:
+            labels[:size] = memory.field(Y).cpu().numpy()
+        counts = np.bincount(labels[:size], minlength=step.n_classes)
+        self.begin(memory, step.n_classes)
+        drawn = torch.rand(2, len(rows), generator=step.randomness.reservoir, dtype=torch.float64)
+        writer: dict[int, int] = {}
+        for row, label in enumerate(rows.y.tolist()):
+            wants, which = drawn[:, row].tolist()
+            room = size < memory.capacity
+            chosen = self.gives_way(label, counts, memory.capacity, wants, room)
+            if chosen is None:
+                continue
+            if room:
+                slot, size = size, size + 1
+            else:
+                own = np.flatnonzero(labels == chosen)
+                slot = int(own[int(which * len(own))])
+                counts[chosen] -= 1
+            counts[label] += 1
+            labels[slot], writer[slot] = label, row
+        self.end(memory)
+        slots, kept = (torch.tensor(list(each), dtype=torch.long, device=rows.y.device)
+                       for each in (writer, writer.values()))  # fmt: skip
+        return Placement(slots, kept)
+
+    def begin(self, memory: Memory, n_classes: int) -> None:
+        """Take up what was counted so far."""
+
+    def gives_way(
+        self, label: int, counts: Counts, capacity: int, drawn: float, room: bool
+    ) -> int | None:
+        """The class of which a sample gives way to a newcomer; any, if there is room.
+
+        None keeps the newcomer out. `drawn` is uniform in 0..1.
+        """
+        raise NotImplementedError
+
+    def end(self, memory: Memory) -> None:
+        """Keep what was counted."""
+
+
+class BalancedReservoir(ClassBalanced):
+    """Classes as equal in number as the stream allows, each a reservoir of its own samples.
+
+    A class that has once been the largest is full: its newcomers replace samples of its own with
+    the probability of a reservoir. Others replace samples of the largest class (Chrysakis and
+    Moens, Online Continual Learning from Imbalanced Data, 2020).
+    """
+
+    SEEN, FULL = "seen", "full"
+
+    def begin(self, memory: Memory, n_classes: int) -> None:
+        """How many samples of each class were offered, and which classes are full."""
+        zeros = torch.zeros(0, dtype=torch.long, device=memory.device)
+        found = (memory.counters.get(name, zeros) for name in (self.SEEN, self.FULL))
+        self.seen, self.full = (pad_classes(each, n_classes).cpu().numpy().copy() for each in found)
+
+    def gives_way(
+        self, label: int, counts: Counts, capacity: int, drawn: float, room: bool
+    ) -> int | None:
+        """The largest class, or its own."""
+        self.seen[label] += 1
+        if room:
+            return label
+        self.full[counts == counts.max()] = 1
+        if not self.full[label]:
+            return int(counts.argmax())
+        return label if drawn < counts[label] / self.seen[label] else None
+
+    def end(self, memory: Memory) -> None:
+        """Keep both."""
+        for name, value in ((self.SEEN, self.seen), (self.FULL, self.full)):
+            memory.counters[name] = torch.from_numpy(value).to(memory.device)
+
+
+class GreedyBalanced(ClassBalanced):
+    """Newcomers of classes below an equal share replace samples of the largest class.
+
+    Others are kept out (Prabhu et al., GDumb, 2020).
+    """
+
+    def gives_way(
+        self, label: int, counts: Counts, capacity: int, drawn: float, room: bool
+    ) -> int | None:
+        """The largest class, as long as the own one is small."""
+        classes = np.count_nonzero(counts) + (counts[label] == 0)
+        below = counts[label] < capacity / classes
+        return int(counts.argmax()) if room or below else None
+
+
+STORING: dict[str, type[Storing]] = {
+    "reservoir": Reservoir,
+    "balanced": BalancedReservoir,
+    "greedy": GreedyBalanced,
+}
+"""Policies that any method with a reservoir can be given by name: METHOD:storing=NAME."""
+
+
 def reservoir_slots(memory: Memory, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """Vitter's algorithm R, exact sample by sample, drawn for the whole batch at once.
 
@@ -66,3 +182,8 @@ def last_writer_wins(slots: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     distinct, position = torch.unique(slots, return_inverse=True)
     last = torch.zeros_like(distinct).scatter_reduce_(0, position, rows, "amax")
     return distinct, last
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+OVER_BUDGET = "over budget"
+"""The mark of a method that costs more than it may."""
+
 
 def plain(value: float | None, digits: int = 1) -> str:
     """Return a number with a proper minus sign, or a dash when it is `None` or NaN."""

@@ -108,10 +108,20 @@ def _parse(line: bytes) -> PackedRun:
     for part, kinds in _PARTS.items():
         if not isinstance(found.get(part), kinds):
             raise ValueError(f"it has no usable {part}")
+    _check_settings(found["config"])
+    found["name"].encode()  # half of a surrogate pair is a ValueError
     path = PurePosixPath(found["name"])
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in found["name"]:
         raise ValueError(f"{found['name']!r} is no name of a folder inside another")
     return PackedRun(**found)
+
+
+def _check_settings(tree: Any) -> None:
+    """Refuse null, which `config.toml` could not say; raises ValueError."""
+    if tree is None:
+        raise ValueError("its config holds null")
+    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        _check_settings(each)
 
 
 def _json_object(file: Path) -> dict[str, Any] | None:

@@ -30,6 +30,8 @@ class Comparison:
     seeds: int
     settings: RunConfig
     """Everything else; its method and seed are those of the first run."""
+    budget: float | None = None
+    """Times the image passes of ER-LAS that a method may take; reports mark what takes more."""
 
     def __post_init__(self) -> None:
         if not self.methods:
@@ -49,6 +51,8 @@ class Comparison:
         """Write `comparison.toml`."""
         values = {**self.settings.values(), "methods": list(self.methods), "seeds": self.seeds}
         del values["method"]
+        if self.budget is not None:
+            values["budget"] = self.budget
         write_atomically(folder / COMPARISON, tomli_w.dumps(values))
 
     @classmethod
@@ -59,10 +63,13 @@ class Comparison:
         methods, seeds = values.pop("methods", None), values.pop("seeds", None)
         if not (isinstance(methods, list) and methods and all(type(m) is str for m in methods)):
             raise EvenstreamError(f"{path}: methods must be a list of methods, not {methods!r}")
+        budget = values.pop("budget", None)
+        if not (budget is None or type(budget) in (int, float)):
+            raise EvenstreamError(f"{path}: budget must be a number, not {budget!r}")
         if type(seeds) is not int:
             raise EvenstreamError(f"{path}: seeds must be a whole number, not {seeds!r}")
         settings = RunConfig.from_values(path, {**values, "method": methods[0]})
-        return cls(tuple(methods), seeds, settings)
+        return cls(tuple(methods), seeds, settings, budget)
 
 
 def run_folder(out: Path, config: RunConfig) -> Path:
@@ -85,7 +92,7 @@ def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> lis
         waiting = deque(
             (config, run_folder(out, config)) for config in comparison.runs() if config not in done
         )
-        ending = work_off(waiting, _make_or_finish, jobs, signalled)
+        ending = work_off(waiting, make_or_finish, jobs, signalled)
         for run in make_all(waiting, ending, retries=0):
             if run.error is not None:
                 errors.append(f"{run.config.method} seed {run.config.seed}: {run.error}")
@@ -107,7 +114,7 @@ def finished_runs(comparison: Comparison, out: Path) -> dict[RunConfig, dict[str
     return done
 
 
-def _make_or_finish(job: Job, stop: StopFlag) -> dict[str, Any]:
+def make_or_finish(job: Job, stop: StopFlag) -> dict[str, Any]:
     """One run, in a worker process."""
     from evenstream.run.runner import resume_run, start_run
 

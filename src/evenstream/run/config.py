@@ -7,15 +7,14 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Self, Union
+from typing import Any, ClassVar, Literal, Self
 
 import tomli_w
 
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, write_atomically
 from evenstream.options import Schedule, TrainingOptions
-from evenstream.text import option_types
+from evenstream.text import option_types, without_none
 
 CONFIG = "config.toml"
 COMPARISON = "comparison.toml"
@@ -174,8 +173,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def _typed(path: Path, name: str, value: Any, kind: Any) -> Any:
     """A value of a file as the type of its field, or an error that says which it should be."""
-    if typing.get_origin(kind) in (Union, UnionType):  # X | None; a file has no None
-        (kind,) = (each for each in typing.get_args(kind) if each is not NoneType)
+    kind = without_none(kind)  # which no file has
     if typing.get_origin(kind) is tuple:
         if not isinstance(value, (list, tuple)):
             raise EvenstreamError(f"{path}: {name} must be a list, not {value!r}")

@@ -37,12 +37,12 @@ def describe_environment() -> dict[str, Any]:
 
     return {
         "evenstream": __version__,
-        "commit": _commit(),
+        "commit": source_commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "platform": platform.platform(),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -50,7 +50,8 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """What the processor calls itself."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -61,7 +62,7 @@ def _cpu_name() -> str:
 
 
 @functools.cache
-def _commit() -> str | None:
+def source_commit() -> str | None:
     """The commit of the source tree this runs from; None for an installed package."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():  # installed, perhaps inside a repository of the user's

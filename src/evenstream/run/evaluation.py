@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream import metrics
-from evenstream.core.inputs import check_inputs
 from evenstream.core.outputs import PREDICT_BATCH
 from evenstream.data.samples import Indices
 from evenstream.learner.learner import Learner
@@ -146,7 +145,7 @@ class Evaluation:
         Its head is given a row for every class of the stream.
         """
         first = next(read.x for read in self.stream.test_batches(self._all, 1) if len(read.rows))
-        learner.build(check_inputs(first, None).to(learner.device))
+        learner.prepare(first)
         known = sorted(self.stream.streamed_classes())
         learner.add_labels([self.stream.dataset.classes[index] for index in known])
         found = self._predict(learner, self._all)

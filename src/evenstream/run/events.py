@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from evenstream.errors import some_of
+from evenstream.errors import DamageWarning, some_of
 
 ROTATE_BYTES = 16 * 2**20
 LONGEST_EVENT = 64 * 2**10
@@ -171,6 +171,7 @@ def _tell_missing(folder: Path, found: list[int], step: int) -> None:
         warnings.warn(
             f"the log in {folder} is damaged: {count} of the steps up to {step} are missing "
             f"({some_of(where)}); all else is kept, and the results do not depend on it",
+            DamageWarning,
             stacklevel=3,
         )
 

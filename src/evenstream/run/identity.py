@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evenstream import networks
 from evenstream.errors import EvenstreamError
 from evenstream.run.config import RunConfig
 from evenstream.streams.opening import canonical_name
@@ -56,6 +57,8 @@ def canonical(config: RunConfig) -> RunConfig:
     """
     with suppress(EvenstreamError):
         config = replace(config, method=_method(config.method))
+    with suppress(EvenstreamError):
+        config = replace(config, network=networks.canonical_name(config.network))
     with suppress(EvenstreamError):
         stream = _stream(config.stream, config.tasks, config.class_order)
         config = replace(config, stream=stream, tasks=None, class_order="label")

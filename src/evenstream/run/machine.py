@@ -27,8 +27,8 @@ def keep_freed_memory() -> bool:
     """Tell the C library not to give large blocks back to the system when they are freed.
 
     A step frees its activations and the next one needs as many: giving them back makes the system
-    clear thousands of pages in every step (docs/performance.md). Returns whether there is a C
-    library to be told, which is glibc.
+    clear thousands of pages in every step (docs/appendix/performance.md). Returns whether there
+    is a C library to be told, which is glibc.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

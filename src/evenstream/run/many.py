@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -12,6 +13,8 @@ from typing import Any
 from evenstream.interruption import StopFlag
 from evenstream.run.config import RunConfig
 from evenstream.run.workers import Answer
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 """How often a run is taken up again after its process was killed from outside."""
@@ -59,6 +62,7 @@ def make_all(waiting: deque[Job], ending: Ending, retries: int) -> Iterator[Ende
                 again = failed[job] <= retries
                 error = answer.error
             if again:
+                log.info("the run in %s is tried again: %s", job[1], error)
                 waiting.append(job)
             if answer.error is not None or not again:
                 yield Ended(*job, error=error, traceback=answer.traceback, again=again)

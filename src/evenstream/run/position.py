@@ -52,6 +52,12 @@ class Position:
     """What is measured once, after the last task."""
     online: list[float | None] = field(default_factory=list)
     """Online accuracy, one value every `eval_every` steps."""
+    passes: float | None = None
+    """Image passes of the training; None if a part of it was not counted."""
+    passes_aside: float | None = None
+    """Image passes that measured the prequential accuracy."""
+    cpu_seconds: float | None = None
+    """CPU time of the training, without that measuring."""
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     seconds_after_task: list[float] = field(default_factory=list)
@@ -60,6 +66,18 @@ class Position:
     prequential: Prequential = field(default_factory=Prequential)
     skipped_train: Skipped = field(default_factory=Skipped)
     skipped_test: Skipped = field(default_factory=Skipped)
+
+    def count_cost(self) -> None:
+        """Begin to count passes and CPU time; runs of earlier versions go on without."""
+        self.passes = self.passes_aside = self.cpu_seconds = 0.0
+
+    def add_cost(self, passes: float, aside: float, cpu: float) -> None:
+        """Count some more, if all was counted from the beginning."""
+        if self.passes is None or self.passes_aside is None or self.cpu_seconds is None:
+            return
+        self.passes += passes
+        self.passes_aside += aside
+        self.cpu_seconds += cpu
 
     def state(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from evenstream.core.criterion import NEEDS_BOUNDARIES
+from evenstream.encoders import is_encoder
 from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
 from evenstream.options import TrainingOptions
@@ -71,9 +72,12 @@ def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
     shared: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(TrainingOptions)}
     if config.scope == "all":  # any number, as long as there is no stream
         shared["head_size"] = 1 if stream is None else len(stream.streamed_classes())
-    if stream is not None:
+    if stream is not None and not is_encoder(config.network):
         shared |= {"mean": stream.dataset.mean, "std": stream.dataset.std}
-    return Learner(config.method, config.network, weights=config.weights, **shared)
+    learner = Learner(config.method, config.network, weights=config.weights, **shared)
+    if stream is not None and stream.dataset.table is not None:
+        learner.table = stream.dataset.table
+    return learner
 
 
 def make_evaluation(config: RunConfig, stream: Stream) -> Evaluation:

@@ -6,13 +6,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from evenstream.printable import printable
+from evenstream.showing import PLAIN_EVERY_SECONDS, Line, in_notebook
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from evenstream.core.step import StepResult
-
-PLAIN_EVERY_SECONDS = 10.0
 
 
 class Progress:
@@ -162,9 +161,42 @@ class LiveBar(_Counting):
         self._bar.stop()
 
 
+class NotebookLine(_Counting):
+    """One line below a cell that changes in place."""
+
+    def __init__(self) -> None:
+        self._line, self._said = Line(), ""
+
+    def start(self, method: str, seed: int, steps: int, done: int) -> None:
+        """Show the line."""
+        super().start(method, seed, steps, done)
+        self._show()
+
+    def step(self, result: StepResult, samples: int) -> None:
+        """Count."""
+        super().step(result, samples)
+        self._show()
+
+    def evaluated(self, task: int, average: float | None) -> None:
+        """Keep the last accuracy in the line."""
+        self._said = f"after {self.part} {task + 1}: average accuracy {_percent(average)}"
+        self._show()
+
+    def close(self) -> None:
+        """Leave the last state standing."""
+        self._line.close()
+
+    def _show(self) -> None:
+        said = f"step {self.done}/{self.steps}  {self.status()}  {self._said}"
+        self._line.show(f"{self.title}: {said.rstrip()}")
+
+
 def make_progress(console: Console, part: str = "task") -> Progress:
     """The form that suits where the output goes."""
-    progress = LiveBar(console) if console.is_terminal else PlainLines(console)
+    if in_notebook():
+        progress: _Counting = NotebookLine()
+    else:
+        progress = LiveBar(console) if console.is_terminal else PlainLines(console)
     progress.part = part
     return progress
 

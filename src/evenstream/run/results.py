@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from evenstream import metrics
+from evenstream.core.passes import BACKWARD, FORWARD
 from evenstream.learner.learner import Learner
 from evenstream.run.config import RunConfig
 from evenstream.run.evaluation import Evaluation
@@ -38,6 +39,7 @@ def sum_up(
         "true_share": evaluation.true_share(),
         "online": _online(evaluation, at),
         **_prequential(at),
+        **_cost(evaluation, at),
         "train_seconds_after_task": at.seconds_after_task,
         "train_seconds": at.train_seconds,
         "eval_seconds": at.eval_seconds,
@@ -108,4 +110,16 @@ def _prequential(at: Position) -> dict[str, Any]:
         "prequential_accuracy": seen.overall,
         "prequential_recent": seen.recent,
         "prequential_window": seen.window,
+    }
+
+
+def _cost(evaluation: Evaluation, at: Position) -> dict[str, Any]:
+    """Image passes, also over those that steps of er-las with the stream's batch sizes take."""
+    usual = evaluation.stream.protocol
+    reference = at.samples * (FORWARD + BACKWARD) * (1 + usual.replay_batch / usual.batch)
+    return {
+        "image_passes": at.passes,
+        "relative_cost": None if at.passes is None or not reference else at.passes / reference,
+        "image_passes_prequential": at.passes_aside,
+        "cpu_seconds": at.cpu_seconds,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 from evenstream import metrics
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
+from evenstream.errors import DataWarning
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, StopFlag
 from evenstream.run.config import RunConfig
@@ -33,6 +35,8 @@ from evenstream.run.results import sum_up
 from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream
 from evenstream.streams.stream import Batch
+
+log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 2.0
 NAMED_SKIPPED = 3
@@ -90,6 +94,7 @@ class _Run:
             )
         else:
             self.learner = make_learner(config, stream)
+            self.at.count_cost()
         self.stream = stream.shuffled() if "shuffled" in self.learner.needs else stream
         self.evaluation = make_evaluation(config, stream)
         self.batch = make_batch_sizes(config, stream)
@@ -105,7 +110,9 @@ class _Run:
 
     def go(self, stop: StopFlag) -> dict[str, Any]:
         done = self.learner.step
-        self.progress.start(self.config.method, self.config.seed, done + self._steps_left(), done)
+        steps = done + self._steps_left()
+        self.progress.start(self.config.method, self.config.seed, steps, done)
+        log.info("%s in %s: from step %d of %d", self.config.method, self.out, done, steps)
         while self.at.task < len(self.stream):
             self._train_task(stop)
             self._evaluate_task()
@@ -114,6 +121,7 @@ class _Run:
             self._write_metrics()
         found = self._write_metrics()
         self.progress.finish(found)
+        log.info("%s in %s: finished", self.config.method, self.out)
         return found
 
     def _steps_left(self) -> int:
@@ -152,10 +160,13 @@ class _Run:
 
     @contextmanager
     def _training(self) -> Iterator[None]:
-        """Count the time as training."""
-        began = time.perf_counter()
+        """Count time and image passes as training."""
+        began, cpu, passes = time.perf_counter(), time.process_time(), self.learner.passes
+        passes.reset()  # small sums, so that a resumed run rounds as an uninterrupted one
         yield
         self.at.train_seconds += time.perf_counter() - began
+        spent = time.process_time() - cpu - passes.cpu_aside
+        self.at.add_cost(passes.count, passes.aside, spent)
 
     def _train_epoch(self, stop: StopFlag) -> None:
         at, size = self.at, self.batch
@@ -191,7 +202,9 @@ class _Run:
         """Count training samples that could not be read; name the first few."""
         skipped = self.at.skipped_train
         for sample in samples[: max(NAMED_SKIPPED - skipped.count, 0)]:
-            warnings.warn(f"left out a sample that cannot be read: {sample}", stacklevel=2)
+            warnings.warn(
+                f"left out a sample that cannot be read: {sample}", DataWarning, stacklevel=2
+            )
         skipped.add(samples)
 
     def _learn(self, batch: Batch) -> None:
@@ -250,6 +263,7 @@ class _Run:
             warnings.warn(
                 f"left out {len(found.skipped)} test sample(s) that cannot be read, the first: "
                 f"{found.skipped[0]}",
+                DataWarning,
                 stacklevel=2,
             )
         at.skipped_test = Skipped()

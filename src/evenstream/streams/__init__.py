@@ -53,3 +53,8 @@ __all__ = [
     "read_spec",
     "register_scenario",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

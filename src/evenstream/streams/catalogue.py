@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from evenstream.errors import InputError, shown
-from evenstream.registry import Registry
+from evenstream.registry import Registry, check_class
 from evenstream.streams.blurry import Blurry
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.domain_incremental import DomainIncremental
@@ -44,8 +43,7 @@ def register_scenario(prefix: str) -> Callable[[S], S]:
     """
 
     def add(cls: S) -> S:
-        if not (isinstance(cls, type) and issubclass(cls, Scenario)):
-            raise InputError(f"a scenario must be a class made from Scenario, got {shown(cls)}")
+        check_class("scenario", cls, Scenario)
         check_defaults("scenario", prefix, cls)
         SCENARIOS.add(prefix, cls)
         return cls

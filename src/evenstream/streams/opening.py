@@ -7,19 +7,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evenstream.auto import choose
 from evenstream.data.image_files import OnCorrupt
 from evenstream.data.registry import DATASETS
 from evenstream.errors import InputError, UnknownName
-from evenstream.files import as_path
+from evenstream.files import as_path, with_home
 from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAMS
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.scenario import ClassOrder, Scenario
 from evenstream.streams.stream import Protocol, Stream
 from evenstream.text import option_types, read_options, write_option, write_options
 
-READING: dict[str, Any] = {"label": str, "size": int}
+_COLUMN_LISTS = ("ignore", "categorical", "text", "date")
+READING: dict[str, Any] = {
+    "label": str,
+    "size": int,
+    "superclass": str,
+    **dict.fromkeys(_COLUMN_LISTS, str),
+}
 """Options of every stream that say how its data is read: the column of a table that holds the
-labels, and the height and width that image files are brought to."""
+labels, the height and width that image files are brought to, the column of superclasses (`folder`
+for image files), and columns to leave out or to take as categories, text or dates, with + between
+their names."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,14 @@ def open_stream(
 
     spec = read_spec(name, tasks=tasks, class_order=class_order)
     reading = spec.reading | ({"corrupt": corrupt} if corrupt != "stop" else {})
+    for key in _COLUMN_LISTS:
+        if key in reading:
+            reading[key] = reading[key].split("+")
+    if spec.scenario.needs_superclasses and _is_folder(spec.dataset):
+        reading.setdefault("superclass", "folder")
     dataset = load_dataset(spec.dataset, test_fraction=test_fraction, seed=seed, **reading)
-    fallback = Protocol(network="convnet" if dataset.is_image else "mlp-norm")
+    chosen = choose(dataset.input_shape)
+    fallback = Protocol(network=chosen.network, **chosen.training())
     return spec.scenario.stream(
         dataset,
         seed,
@@ -68,6 +83,10 @@ def open_stream(
         protocol=spec.scenario.protocol(PROTOCOLS.get(str(spec.dataset), fallback)),
         drop_last=spec.dataset in DROP_LAST,
     )
+
+
+def _is_folder(dataset: str | Path) -> bool:
+    return isinstance(dataset, Path) and with_home(dataset).is_dir()
 
 
 def read_spec(

@@ -8,10 +8,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstream.bounds import check_options
 from evenstream.data import Dataset
 from evenstream.data.samples import Indices
-from evenstream.errors import InputError
+from evenstream.errors import InputError, calling, shown
 from evenstream.streams.stream import Domains, Protocol, Stream, Task, stream_generator
+from evenstream.streams.validation import with_validation
 
 ClassOrder = Literal["label", "seed"]
 
@@ -35,12 +37,22 @@ class Scenario:
     eval_every: ClassVar[int] = 0
     """Steps between the online evaluations that this kind of stream is reported with."""
 
+    needs_superclasses: ClassVar[bool] = False
+    """Whether it is made of data with two levels of labels."""
+
     boundaries: bool = True
     """Whether the learner is told where tasks begin and end; else batches run across the ends."""
     fraction: float = 1.0
     """Share of the training samples that arrive, drawn by the seed from each class of each task."""
 
+    validation: int = 0
+    """Percentage of the training samples, drawn by the seed from each class, that never arrive and
+    take the place of the test samples: for choosing settings without looking at the test."""
+
     def __post_init__(self) -> None:
+        check_options(self)
+        if not 0 <= self.validation <= 99:
+            raise InputError(f"validation must be a percentage of 0 to 99, got {self.validation}")
         if not 0 < self.fraction <= 1:
             raise InputError(f"fraction must lie above 0 and not above 1, got {self.fraction}")
 
@@ -62,7 +74,9 @@ class Scenario:
         drop_last: bool = False,
     ) -> Stream:
         """A stream over a data set; see `Stream` for the other arguments."""
-        layout = self._part(self.arrange(dataset, seed), seed)
+        if self.validation:
+            dataset = with_validation(dataset, self.validation, seed)
+        layout = self._part(self._arranged(dataset, seed), seed)
         return Stream(
             name or dataset.name,
             layout.dataset,
@@ -74,6 +88,14 @@ class Scenario:
             drop_last=drop_last,
             domains=layout.domains,
         )
+
+    def _arranged(self, dataset: Dataset, seed: int) -> Layout:
+        what = f"{type(self).__name__}.arrange"
+        with calling(what):
+            layout = self.arrange(dataset, seed)
+        if not isinstance(layout, Layout):
+            raise InputError(f"{what} must return a Layout, it returned {shown(layout)}")
+        return layout
 
     def _part(self, layout: Layout, seed: int) -> Layout:
         if self.fraction == 1:

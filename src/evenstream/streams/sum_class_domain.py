@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from evenstream.streams.superclasses import by_superclass, coarse_labels
 @dataclass(frozen=True, kw_only=True)
 class SumClassDomain(ClassGroups):
     """Groups of subclasses arrive one after the other; the superclass is to be predicted."""
+
+    needs_superclasses: ClassVar[bool] = True
 
     tasks: int = 0
     """Groups that the subclasses are cut into; 0: as many as there are superclasses."""

@@ -17,7 +17,9 @@ def coarse_labels(dataset: Dataset) -> CoarseLabels:
     """The coarser labelling of a data set; it is an error if there is none."""
     if dataset.coarse is None:
         raise InputError(
-            f"{dataset.name} has no superclasses, which this scenario needs; cifar100 has"
+            f"{dataset.name} has no superclasses, which this scenario needs; name the column of a "
+            "table that holds them (:superclass=NAME), give a folder of images SUPERCLASS/CLASS, "
+            "or take cifar100"
         )
     return dataset.coarse
 
@@ -36,7 +38,7 @@ def by_superclass(dataset: Dataset) -> tuple[Dataset, Domains]:
         dataset,
         y_train=coarse.train,
         y_test=coarse.test,
-        classes=int_classes(len(coarse.names)),
+        classes=coarse.labels or int_classes(len(coarse.names)),
         label_names=coarse.names,
         coarse=None,
     )

@@ -1,16 +1,19 @@
 """An experiment: a table of runs. `experiment_file` reads one from a file and explains its parts.
 
-Nothing here loads data, and only the checks and files of weights need PyTorch.
+Data is loaded only to choose a network for data without a name; only the checks and files of
+weights need PyTorch.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from evenstream.auto import own_network
 from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.run.config import RunConfig
 from evenstream.streams.catalogue import PROTOCOLS
@@ -94,6 +97,8 @@ class Experiment:
     """What the experiment reproduces."""
     baseline: Mapping[str, Value] = field(default_factory=dict)
     """Values of keys that reports compare all others with, seed by seed."""
+    budget: float | None = None
+    """Times the image passes of ER-LAS that a method may take; reports mark what takes more."""
     jobs: int = 0
     """How many runs at the same time at most; 0: as many as the command asks for."""
 
@@ -178,8 +183,8 @@ def check_options(runs: Iterable[RunConfig]) -> None:
         if run.weights_sha256 == TO_BE_GIVEN:
             raise InputError(
                 "these runs start from weights: name the file with --weights (`evenstream "
-                "pretrain` makes one, see docs/pretraining.md), or say --weights none to start "
-                "from scratch, which is another experiment"
+                "pretrain` makes one, see docs/how-to/pretraining.md), or say --weights none to "
+                "start from scratch, which is another experiment"
             )
         make_learner(run)
 
@@ -221,6 +226,8 @@ def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
 
         values |= identified(Path(values["weights"]))
     protocol = _protocol(values)
+    if "network" not in values and (own := own_network(values["method"])) is not None:
+        values["network"] = own
     return {entry.name: getattr(protocol, entry.name) for entry in fields(protocol)} | values
 
 
@@ -239,8 +246,13 @@ def _protocol(values: Mapping[str, Any]) -> Protocol:
     )
     usual = PROTOCOLS.get(str(spec.dataset))
     if usual is None and "network" not in values:
-        raise InputError(
-            f"say which network is to learn {values['stream']}: [settings] needs an entry "
-            'such as network = "mlp-norm" (tables) or "convnet" (images)'
-        )
+        usual = _chosen(values["stream"])
     return spec.scenario.protocol(usual or Protocol())
+
+
+@functools.cache
+def _chosen(stream: str) -> Protocol:
+    """The defaults for data without a name, which has to be looked at."""
+    from evenstream.streams import open_stream
+
+    return open_stream(stream).protocol

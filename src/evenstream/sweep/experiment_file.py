@@ -37,9 +37,10 @@ last counts, in this order: the stream's protocol, `[settings]`, those of the sc
 cell, each `[[when]]` that matches. Four more entries are optional: `source`, what the experiment
 reproduces, `base`, what its own scale is called ("full"), `baseline`, values of the grid that
 reports compare the others with (`{ method = "er" }`), and `jobs`, how many runs there may be at the
-same time, whatever the command says (1 where times are compared). Only the grid is needed: `name`
-is that of the file otherwise, `title` the name, and the rest is 5 seeds, A_T and F_T, and a row for
-each method. Scales are named like experiments.
+same time, whatever the command says (1 where times are compared). A fifth, `budget = "1.1x"`, lets
+reports mark what takes more image passes than so many times those of ER-LAS. Only the grid is
+needed: `name` is that of the file otherwise, `title` the name, and the rest is 5 seeds, A_T and
+F_T, and a row for each method. Scales are named like experiments.
 `weights = "?"` stands for a file that the command names with `--weights`.
 """
 
@@ -64,7 +65,7 @@ from evenstream.sweep.experiment import (
     Scale,
     Value,
 )
-from evenstream.text import option_types
+from evenstream.text import option_types, read_budget
 
 LISTS = ("prediction_share", "average_accuracy", "accuracy_matrix")
 """Entries of `metrics.json` that an experiment may report, besides those that are one number."""
@@ -94,6 +95,7 @@ def read_experiment(file: Traversable) -> Experiment:
 
 _ENTRIES = {
     "name": str, "title": str, "source": str, "base": str, "seeds": int, "jobs": int,
+    "budget": str,
     "metrics": list, "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list,
     "cell": list, "skip": list, "scale": dict,
 }  # fmt: skip
@@ -124,6 +126,7 @@ def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
         source=values.get("source", ""),
         baseline=_baseline(values.get("baseline", {}), grid),
         jobs=values.get("jobs", 0),
+        budget=read_budget(values["budget"]) if "budget" in values else None,
     )
 
 

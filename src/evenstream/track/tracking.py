@@ -18,7 +18,7 @@ from statistics import fmean
 from types import TracebackType
 from typing import Any, Self
 
-from evenstream.errors import InputError, UnknownName
+from evenstream.errors import InputError, TrackingWarning, UnknownName
 from evenstream.files import write_atomically
 from evenstream.run.config import RunConfig
 from evenstream.run.events import EVALUATED, ONLINE, EventTail
@@ -44,7 +44,7 @@ def read_names(text: str) -> list[str]:
         if name not in TRACKERS:
             raise UnknownName("tracker", name, TRACKERS)
         try:
-            _load(name)
+            load_tracker(name)
         except ImportError as error:
             raise InputError(
                 f"--track {name} needs a package: `pip install 'evenstream[{name}]'` ({error})"
@@ -87,6 +87,7 @@ class Tracking:
             warnings.warn(
                 f"{', '.join(self._following)} took longer than {PATIENCE:.0f} s for the rest; "
                 "what is missing there is in the run folders",
+                TrackingWarning,
                 stacklevel=2,
             )
 
@@ -110,6 +111,7 @@ class Tracking:
             warnings.warn(
                 f"{name} failed and is left alone from now on; the run folders have everything "
                 f"({type(error).__name__}: {error})",
+                TrackingWarning,
                 stacklevel=2,
             )
 
@@ -135,7 +137,7 @@ class _Followed:
             self._seen = known.get("seen", {})
             if known.get("finished"):
                 return True
-            self._tracker = _load(self._name)(
+            self._tracker = load_tracker(self._name)(
                 TrackedRun(RunConfig.read(self._folder), self._folder, self._home, known)
             )
         scalars = [scalar for event in events if self._is_new(event) for scalar in _scalars(event)]
@@ -157,6 +159,7 @@ class _Followed:
             warnings.warn(
                 f"{self._name} lacks {self._events.damaged} lines of the log in {self._folder} "
                 "that cannot be read",
+                TrackingWarning,
                 stacklevel=2,
             )
 
@@ -194,7 +197,8 @@ def _scalars(event: dict[str, Any]) -> Iterator[Scalar]:
             yield Scalar(name, step, value)
 
 
-def _load(name: str) -> type[Tracker]:
+def load_tracker(name: str) -> type[Tracker]:
+    """The class of a tracker, with the library that it needs."""
     module, cls = TRACKERS[name]
     found: type[Tracker] = getattr(import_module(module), cls)
     return found

@@ -21,9 +21,18 @@ def sub_folders(root: Path, where: str = "") -> list[str]:
     return [entry.name for entry in _entries(root, where) if entry.is_dir(follow_symlinks=False)]
 
 
-def class_folders(root: Path, part: str) -> list[str]:
-    """The classes of a part of the tree, which has a folder for each; sorted."""
+def class_folders(root: Path, part: str, levels: int = 1) -> list[str]:
+    """The classes of a part of the tree, which has a folder for each; sorted.
+
+    With two levels a class is SUPERCLASS/CLASS.
+    """
     labels = sub_folders(root, part)
+    if levels == 2:
+        labels = [
+            posixpath.join(above, label)
+            for above in labels
+            for label in class_folders(root, posixpath.join(part, above))
+        ]
     if not labels:
         raise DataError(
             f"{root / part} has no folders of classes; expected CLASS/*.jpg and the like in it, "
@@ -41,10 +50,15 @@ def class_folders(root: Path, part: str) -> list[str]:
 
 
 def labelled_images(
-    root: Path, part: str, classes: Sequence[str], size: int, on_corrupt: OnCorrupt
+    root: Path,
+    part: str,
+    classes: Sequence[str],
+    size: int,
+    on_corrupt: OnCorrupt,
+    levels: int = 1,
 ) -> tuple[ImageFiles, Indices]:
     """The images in the class folders of a part, and the position of each one's class."""
-    labels = class_folders(root, part)
+    labels = class_folders(root, part, levels)
     unknown = sorted(set(labels) - set(classes))
     if unknown:
         raise DataError(

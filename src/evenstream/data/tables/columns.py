@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from evenstream.errors import DataError, InputError, some_of
+from evenstream.tabular import TableEncoder, Wishes, infer_columns
+from evenstream.tabular.encoder import AS_ASKED
+from evenstream.tabular.inference import Cells
 
 LABEL_NAMES = ("label", "class", "target", "y")
 
@@ -18,6 +22,8 @@ class Columns:
     features: tuple[str, ...]
     label: str | None
     ignored: tuple[str, ...] = ()
+    encoder: TableEncoder | None = None
+    """How the features are read; None: they are numbers, in every row."""
 
     @classmethod
     def choose(
@@ -57,6 +63,31 @@ class Columns:
     def from_state(cls, state: Mapping[str, Any]) -> Columns:
         """The inverse of `dataclasses.asdict`, also after a way through JSON."""
         return cls(tuple(state["features"]), state["label"], tuple(state["ignored"]))
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint; the encoder is saved with the learner."""
+        features, ignored = list(self.features), list(self.ignored)
+        return {"features": features, "label": self.label, "ignored": ignored}
+
+    @cached_property
+    def how(self) -> TableEncoder:
+        """How the features are read."""
+        return self.encoder or TableEncoder.of_numbers(self.features)
+
+    def told_by(
+        self, source: str, sample: Mapping[str, Cells], wishes: Wishes, *, comma: bool = False
+    ) -> Columns:
+        """The same columns, with the kind of each told by the first rows."""
+        cells = {name: sample[name] for name in self.features}
+        columns, left_out = infer_columns(source, cells, wishes, comma=comma)
+        asked = dict.fromkeys(self.ignored, AS_ASKED)
+        encoder = TableEncoder(columns, {**left_out, **asked})
+        return replace(
+            self,
+            features=encoder.names,
+            ignored=(*self.ignored, *left_out),
+            encoder=encoder,
+        )
 
     def places(self, source: str, names: Sequence[str]) -> tuple[list[int], int | None]:
         """Where the features are in a table, by name, and the label, if the table has it."""

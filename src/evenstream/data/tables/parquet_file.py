@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from evenstream.data.checked_files import digest_of
 from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.reader import Row, TableReader, closing_on_error, open_binary
 from evenstream.errors import DataError
+from evenstream.tabular import TableEncoder
+from evenstream.tabular.columns import BadCell, Inputs
+from evenstream.tabular.frames import read_frame
+from evenstream.tabular.inference import Cells
 
 _CHUNK = 4096
 
@@ -38,18 +41,15 @@ class ParquetFile(TableReader):
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on."""
-        from pyarrow import ArrowException
-
-        places, label_place = columns.places(self.source, self.names)
-        self._check_types(places, label_place)
+        _, label_place = columns.places(self.source, self.names)
+        self._check_types(label_place)
         read = 0
-        try:
+        with self._telling_damage():
             for chunk in self._table.iter_batches(_CHUNK):
                 first, read = read, read + len(chunk)
                 if read > self.row:
-                    yield from self._chunk_rows(chunk.slice(self.row - first), places, label_place)
-        except (ArrowException, OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{self.source} is damaged: {error}") from None
+                    rest = chunk.slice(self.row - first)
+                    yield from self._chunk_rows(rest, columns, label_place)
 
     def place(self) -> dict[str, Any]:
         """The rows read so far, and the checksum of the whole file."""
@@ -71,37 +71,43 @@ class ParquetFile(TableReader):
         """Close the file."""
         self._file.close()
 
-    def _chunk_rows(self, chunk: Any, places: list[int], label_place: int | None) -> Iterator[Row]:
-        x = np.empty((len(chunk), len(places)), np.float32)
-        for index, place in enumerate(places):
-            values = chunk.column(place).cast("double", safe=False).to_numpy(zero_copy_only=False)
-            with np.errstate(over="ignore"):  # too large becomes infinite, which is refused below
-                x[:, index] = values
-        labels = [None] * len(x) if label_place is None else chunk.column(label_place).to_pylist()
-        for values, label, good in zip(x, labels, np.isfinite(x), strict=True):
+    def sample(self, rows: int) -> dict[str, Cells]:
+        """The cells of the first rows, by column."""
+        with self._telling_damage():
+            for chunk in self._table.iter_batches(rows):
+                return read_frame(chunk).columns
+        return {name: [] for name in self.names}
+
+    @contextmanager
+    def _telling_damage(self) -> Iterator[None]:
+        from pyarrow import ArrowException
+
+        try:
+            yield
+        except (ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{self.source} is damaged: {error}") from None
+
+    def _chunk_rows(self, chunk: Any, columns: Columns, label_place: int | None) -> Iterator[Row]:
+        labels = [None] * len(chunk)
+        if label_place is not None:
+            labels = chunk.column(label_place).to_pylist()
+        for values, label in zip(_encoded(chunk, columns), labels, strict=True):
             self.row += 1
             try:
-                if not good.all():
-                    name = self.names[places[int(np.argmin(good))]]
-                    raise ValueError(f"column {name!r} is missing or not finite; fill or drop it")
+                if isinstance(values, ValueError):
+                    raise values
                 taken = None if label_place is None else self.label(label)
             except ValueError as error:
                 self.refuse(f"row {self.row}", str(error))
+                if self.keep_bad:
+                    yield None, None
             else:
                 yield values, taken
 
-    def _check_types(self, places: list[int], label_place: int | None) -> None:
+    def _check_types(self, label_place: int | None) -> None:
         from pyarrow import types
 
         schema = self._table.schema_arrow
-        numeric = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
-        for place in places:
-            kind = schema.field(place).type
-            if not any(is_kind(kind) for is_kind in numeric):
-                raise DataError(
-                    f"{self.source}: column {self.names[place]!r} holds {kind}, not numbers; "
-                    "encode it as numbers, or leave it out with ignore (--ignore NAME)"
-                )
         if label_place is None:
             return
         kind = schema.field(label_place).type
@@ -112,3 +118,24 @@ class ParquetFile(TableReader):
                 f"{self.source}: the label column {self.names[label_place]!r} holds {kind}; labels "
                 "must be text, integers or booleans"
             )
+
+
+def _encoded(chunk: Any, columns: Columns) -> Iterator[Any]:
+    """The inputs of each row, or what is wrong with it."""
+    frame = read_frame(chunk)
+    cells = [frame.columns[name] for name in columns.how.names]
+    try:
+        yield from _encode(columns.how, cells)
+    except BadCell:
+        for row in range(len(chunk)):
+            try:
+                (values,) = _encode(columns.how, [found[row : row + 1] for found in cells])
+                yield values
+            except BadCell as error:
+                yield error
+
+
+def _encode(encoder: TableEncoder, cells: Sequence[Any]) -> Inputs:
+    return encoder.encode(
+        [column.read_all(found) for column, found in zip(encoder.columns, cells, strict=True)]
+    )

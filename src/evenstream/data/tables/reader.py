@@ -15,10 +15,15 @@ from numpy.typing import NDArray
 from evenstream.data.dataset import Label
 from evenstream.data.tables.columns import Columns
 from evenstream.errors import DataError
+from evenstream.tabular.inference import Cells
 
-Row = tuple[Sequence[float] | NDArray[np.float32], Label | None]
-"""The values of one row's features, and its label if the table has any."""
+Row = tuple[Sequence[Any] | NDArray[np.float32] | None, Label | None]
+"""What the cells of one row's features say, and its label if the table has any.
 
+None in place of a row that cannot be used, if such rows are asked for.
+"""
+
+Batch = tuple[NDArray[np.float32], list[Any]]
 
 _LONGEST_LABEL = 256
 """Characters; NumPy gives each label of a table the room of the longest one."""
@@ -31,7 +36,9 @@ class TableReader:
         source: what to call it in messages.
         names: its columns.
         skip_bad: leave out rows that cannot be used, and count them; else they raise `DataError`.
+        keep_bad: give None in place of such a row.
         skipped: rows left out so far.
+        refusal: what was wrong with the first of them.
         label_needed: whether a row must have a label; else it is None where there is none.
         as_label: makes a label of what the label's column holds; `ValueError` if it cannot.
         may_grow: whether more may be written to the file: a last line of CSV without its newline
@@ -44,13 +51,26 @@ class TableReader:
 
     def __init__(self, source: str, names: Sequence[str]) -> None:
         self.source, self.names = source, [name.strip() for name in names]
-        self.skip_bad, self.skipped, self.label_needed = False, 0, True
+        self.skip_bad, self.keep_bad, self.skipped, self.label_needed = False, False, 0, True
+        self.refusal = ""
         self.as_label: Callable[[Label], Label] = _as_it_is
         _check_names(source, self.names)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on; labels are None where the table has none."""
         raise NotImplementedError
+
+    def stack(self, batch: Sequence[Row], columns: Columns) -> Batch:
+        """Rows as one array of inputs and a list of labels."""
+        return stack(batch)
+
+    def sample(self, rows: int) -> dict[str, Cells]:
+        """The cells of the next rows, by column; whoever wants to read them opens it again."""
+        raise NotImplementedError
+
+    def check(self, columns: Columns) -> None:
+        """Refuse a table that lacks columns, or has others."""
+        columns.places(self.source, self.names)
 
     def place(self) -> dict[str, Any]:
         """What has been read so far, for `go_to`; nothing in a pipe, which has no way back."""
@@ -71,6 +91,7 @@ class TableReader:
         if not self.skip_bad:
             raise DataError(f"{self.source}, {where}: {why}")
         self.skipped += 1
+        self.refusal = self.refusal or f"{where}: {why}"
 
     def label(self, value: Label | None) -> Label | None:
         """The label of a row; `ValueError` if it lacks one or it cannot be used."""
@@ -91,15 +112,20 @@ class TableReader:
             return None  # such as ? for one that is not known
 
 
-def in_batches(rows: Iterable[Row], size: int) -> Iterator[tuple[NDArray[np.float32], list[Any]]]:
-    """Stack rows into inputs and labels, `size` at a time; the last batch may be smaller."""
+def in_groups(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Rows, `size` at a time; the last group may be smaller."""
     iterator = iter(rows)
-    while batch := list(itertools.islice(iterator, size)):
-        yield stack(batch)
+    while group := list(itertools.islice(iterator, size)):
+        yield group
 
 
-def stack(batch: Sequence[Row]) -> tuple[NDArray[np.float32], list[Any]]:
-    """Rows as one array of inputs and a list of labels."""
+def in_batches(rows: Iterable[Row], size: int) -> Iterator[Batch]:
+    """Stack rows of numbers into inputs and labels, `size` at a time."""
+    return map(stack, in_groups(rows, size))
+
+
+def stack(batch: Sequence[Row]) -> Batch:
+    """Rows of numbers as one array of inputs and a list of labels."""
     values, labels = zip(*batch, strict=True)
     return np.array(values, np.float32), list(labels)
 

@@ -28,11 +28,12 @@ def stack_weights(students: Sequence[nn.Module]) -> dict[str, Tensor]:
 
 
 def squared_errors(
-    form: nn.Module, weights: dict[str, Tensor], x: Tensor, target: Tensor
+    form: nn.Module, weights: dict[str, Tensor], x: Tensor, target: Tensor, one_by_one: bool = False
 ) -> Tensor:
     """Mean squared error of each input (row) by each student (column).
 
-    `form` is any network of the students' form; its own weights are not used.
+    `form` is any network of the students' form; its own weights are not used. One pass runs all
+    students, or one after the other, which PyTorch can trace for any number of inputs.
     """
 
     def outputs(own: dict[str, Tensor]) -> Tensor:
@@ -40,7 +41,12 @@ def squared_errors(
         return found
 
     with torch.no_grad():
-        return (vmap(outputs)(weights) - target).square().mean(2).T
+        if one_by_one:
+            each = zip(*weights.values(), strict=True)
+            found = torch.stack([outputs(dict(zip(weights, own, strict=True))) for own in each])
+        else:
+            found = vmap(outputs)(weights)
+        return (found - target).square().mean(2).T
 
 
 def remaining_share(seen: int, total: int) -> float:

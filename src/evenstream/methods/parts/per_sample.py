@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch.func import functional_call, grad, vmap
 
 from evenstream.core.classifier import Classifier
 from evenstream.core.heads import CosineHead, cosines
+from evenstream.core.passes import BACKWARD, FORWARD
 
 
 def head_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,14 +57,14 @@ def named_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[dict[str
     The network must be in eval mode: with batch statistics a row has no gradient of its own.
     """
     per_row = vmap(grad(_loss(network), has_aux=True), in_dims=(None, 0, 0))
-    with _float32(network):
+    with _float32(network), _both_ways(network, x):
         gradients, logits = per_row(_trainable(network), x.unsqueeze(1), y.unsqueeze(1))
     return gradients, logits.squeeze(1)
 
 
 def mean_full_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
     """Gradient of the mean loss with respect to every trainable parameter, by one backward."""
-    with _float32(network):
+    with _float32(network), _both_ways(network, x):
         gradients, _ = grad(_loss(network), has_aux=True)(_trainable(network), x, y)
     return torch.cat([g.flatten() for g in gradients.values()])
 
@@ -76,6 +77,11 @@ def _float32(network: Classifier) -> Iterator[None]:
         yield
     finally:
         network.dtype = dtype
+
+
+def _both_ways(network: Classifier, x: Tensor) -> AbstractContextManager[None]:
+    """Counts a forward and a backward of the rows, which cannot be seen inside of `torch.func`."""
+    return network.passes.instead((FORWARD + BACKWARD) * len(x))
 
 
 def _trainable(network: Classifier) -> dict[str, Tensor]:

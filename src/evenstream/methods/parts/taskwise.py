@@ -17,6 +17,7 @@ from evenstream.core.state import LearnerState
 from evenstream.methods.base import Method
 from evenstream.methods.parts.balanced import slots_per_class
 from evenstream.methods.parts.exemplars import choose_exemplars, herding_order
+from evenstream.options import StepRows
 from evenstream.policies.retrieval import OncePerEpoch, Retrieval, Uniform
 from evenstream.policies.storing import AtTaskEnd, Storing
 from evenstream.policies.teachers import TaskEndTeacher, Teacher
@@ -39,6 +40,15 @@ class TaskwiseMethod(Method):
     def make_retrieval(self) -> Retrieval:
         """As `mix` says."""
         return OncePerEpoch(self) if self.mix == "joint" else Uniform()
+
+    def why_not_steps(self, rows: StepRows) -> str | None:
+        """Stored rows that come back once an epoch cannot come back at every repeated step."""
+        if rows == "repeat" and self.mix == "joint":
+            return (
+                "with mix=joint each stored row comes back once an epoch; take mix=replay, or "
+                "step_rows=micro"
+            )
+        return None
 
     def make_storing(self) -> Storing:
         """None within a task."""

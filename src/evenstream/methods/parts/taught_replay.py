@@ -23,6 +23,7 @@ class TaughtReplay(Replay):
     """
 
     cost = "F(b+m) + G(b+m) + F(b+m) of the teacher"
+    weighs_rows = False  # the distance to the teacher would not
 
     weight: Factor = 1.0
     """Of the distance to the teacher."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from evenstream.augment import Preprocess
+from evenstream.augment import Latents, Preprocess
 from evenstream.core.criterion import Need
 from evenstream.core.rows import Rows
 from evenstream.core.state import LearnerState
@@ -32,7 +32,11 @@ class TwoViews(Method):
     def on_setup(self, learner: LearnerState) -> None:
         """Make the second view; normalisation and size are the learner's."""
         self.augmented = common = learner.preprocess
-        if self.view == "own" and len(learner.kind_of_inputs.shape) == 3:
+        if (
+            self.view == "own"
+            and len(learner.kind_of_inputs.shape) == 3
+            and not isinstance(common, Latents)
+        ):
             size = "" if common.size is None else f"@{common.size}"
             self.augmented = Preprocess(self.own_view.format(size=size), common.mean, common.std)
 

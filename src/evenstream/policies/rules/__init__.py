@@ -4,16 +4,19 @@ from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.policies.rules.argmax import ArgMax
 from evenstream.policies.rules.bias_correction import BiasCorrected
 from evenstream.policies.rules.class_means import NearestClassMean
+from evenstream.policies.rules.contest import Contest
 from evenstream.policies.rules.moving_average import MovingAverage
 from evenstream.policies.rules.normalised_weights import NormalisedWeights
 from evenstream.policies.rules.post_hoc import PostHocCorrection
 from evenstream.policies.rules.rescaling import Rescaled
 from evenstream.policies.rules.rule import RULES, InferenceRule, register_rule
+from evenstream.policies.rules.solved import Solved
 
 __all__ = [
     "RULES",
     "ArgMax",
     "BiasCorrected",
+    "Contest",
     "InferenceContext",
     "InferenceRule",
     "MovingAverage",
@@ -22,5 +25,11 @@ __all__ = [
     "Outputs",
     "PostHocCorrection",
     "Rescaled",
+    "Solved",
     "register_rule",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.bounds import Fading
+from evenstream.bounds import Fading, Share
 from evenstream.core.averaging import moved_average
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.step import Step
@@ -22,7 +23,8 @@ class MovingAverage(InferenceRule):
     """The logits of an exponential moving average of the weights, BatchNorm statistics included.
 
     The average forgets more slowly than the network, and has less of the noise of single steps
-    (Soutif-Cormerais et al., 2023). It costs a second network and its forward.
+    (Soutif-Cormerais et al., 2023). It costs a second network and its forward. At the beginning,
+    and for the newest classes, it lags behind the network: a warm-up and the mean of both help.
     """
 
     gives_logits = True
@@ -30,20 +32,42 @@ class MovingAverage(InferenceRule):
 
     decay: Fading = 0.99
     """How much of the average is kept at each step; 0 is argmax."""
+    warmup: bool = False
+    """Keep less of it at first: (1 + t) / (10 + t) at step t, as long as that is below `decay`."""
+    mix: Share = 0.0
+    """Weight of the network itself: 0 is the average alone, 0.5 the mean of both, 1 argmax."""
+    mean: Literal["logits", "probabilities"] = "logits"
+    """What is averaged over the two, if `mix` is not 0; logits or their log-softmax come to the
+    same."""
 
-    AVERAGE = "average"
+    AVERAGE, STEPS = "average", "steps"
 
     def after_step(self, step: Step) -> None:
         """Move the average towards the network; it starts as a copy."""
         average = self.modules.get(self.AVERAGE)
-        self.modules[self.AVERAGE] = moved_average(average, step.network, self.decay)
+        self.modules[self.AVERAGE] = moved_average(average, step.network, self._kept())
+
+    def _kept(self) -> float:
+        """How much of the average stays at this step, which is counted if there is a warm-up."""
+        if not self.warmup:
+            return self.decay
+        steps = int(self.tensors.get(self.STEPS, 0))
+        self.tensors[self.STEPS] = torch.tensor(steps + 1)
+        return min(self.decay, (1 + steps) / (10 + steps))
 
     def prepare(self, context: InferenceContext) -> Any:
         """The average."""
         return self.modules.get(self.AVERAGE, context.network)
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """The average's logits; a class that it has not met yet cannot win."""
-        n_classes = outputs.logits.shape[1]
-        logits: Tensor = prepared(outputs.x)[:, :n_classes]
-        return F.pad(logits, (0, n_classes - logits.shape[1]), value=-math.inf)
+        """The average's logits, or the mean; a class that it has not met yet cannot win."""
+        logits: Tensor = prepared(outputs.x)[:, : outputs.n_classes]
+        if self.mix:
+            logits = self._mixed(logits, outputs.logits[:, : logits.shape[1]])
+        return F.pad(logits, (0, outputs.n_classes - logits.shape[1]), value=-math.inf)
+
+    def _mixed(self, average: Tensor, network: Tensor) -> Tensor:
+        """The mean of both, weighted by `mix`."""
+        if self.mean == "logits":
+            return (1 - self.mix) * average + self.mix * network
+        return ((1 - self.mix) * average.softmax(1) + self.mix * network.softmax(1)).log()

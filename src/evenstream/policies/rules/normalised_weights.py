@@ -34,6 +34,8 @@ class NormalisedWeights(InferenceRule):
         """A cosine head's weights have no length that counts."""
         if isinstance(head, Cosine):
             return "in a cosine head no class wins by a longer weight; use the rule argmax"
+        if head.with_exits:
+            return "classes have a weight at each exit; use the rule argmax"
         return None
 
     def prepare(self, context: InferenceContext) -> Any:

@@ -13,12 +13,13 @@ from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
-from evenstream.bounds import check_bounds
+from evenstream.bounds import check_options
 from evenstream.core.heads import Head
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.part import Part
 from evenstream.policies.criteria import CrossEntropy
-from evenstream.registry import Registry
+from evenstream.registry import Registry, check_class
+from evenstream.text import check_defaults
 
 R = TypeVar("R", bound="type[InferenceRule]")
 
@@ -35,7 +36,7 @@ class InferenceRule(Part):
 
     def __post_init__(self) -> None:
         super().__init__()
-        check_bounds(self)
+        check_options(self)
 
     def why_not_with(self, criterion: CrossEntropy, head: Head) -> str | None:
         """Why the rule makes no sense for a network trained like this; None if it does."""
@@ -44,6 +45,16 @@ class InferenceRule(Part):
     def prepare(self, context: InferenceContext) -> Any:
         """What the rule needs once for a whole call of `predict` (class means, weights, ...)."""
         return None
+
+    def prepare_for_step(self, context: InferenceContext) -> Any:
+        """The same to measure the accuracy of a step; what is dear to make may be a little old."""
+        return self.prepare(context)
+
+    def before_export(self) -> None:
+        """Told to a copy whose `scores`, prepared for good, is about to be traced.
+
+        It keeps no rows of the stream, and nothing that PyTorch can trace for one batch size only.
+        """
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
         """One score for each input and seen class."""
@@ -55,4 +66,10 @@ RULES: Registry[type[InferenceRule]] = Registry("inference rule")
 
 def register_rule(name: str) -> Callable[[R], R]:
     """Make a rule known by name: METHOD@NAME."""
-    return RULES.register(name)
+
+    def add(cls: R) -> R:
+        check_class("rule", cls, InferenceRule)
+        check_defaults("rule", name, cls)
+        return RULES.register(name)(cls)
+
+    return add

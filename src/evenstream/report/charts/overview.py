@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstream.errors import DataError
+from evenstream.files import write_atomically
 from evenstream.report.charts.bars import draw_share, share_top
 from evenstream.report.charts.canvas import Margins, add_axes, new_figure, settings
 from evenstream.report.charts.lines import draw_accuracy
@@ -38,11 +40,12 @@ def save_overview_png(directory: Path | str, path: Path | str, *, dark: bool = F
     series = collect(load_runs(directory))
     if not series:
         raise DataError(f"{directory} holds no finished run; there is nothing to draw yet")
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path, drawn = Path(path), io.BytesIO()
     with settings():
         figure = _draw(series, DARK if dark else LIGHT)
-        figure.savefig(path, format="png", metadata={"Software": None})
+        figure.savefig(drawn, format="png", metadata={"Software": None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, drawn.getvalue())
     return path
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenstream.errors import EvenstreamError
 from evenstream.report.comparison.summary import summarise
 from evenstream.report.runs import Run, load_runs
 from evenstream.report.series import Series, collect
+from evenstream.run.compare import Comparison
+from evenstream.run.config import COMPARISON
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,13 @@ class Content:
         return names[0] if len({len(found) for found in names}) == 1 else []
 
     @classmethod
-    def read(cls, directory: Path) -> Content:
-        """Read a run or comparison directory."""
+    def read(cls, directory: Path, budget: float | None = None) -> Content:
+        """Read a run or comparison directory; a budget replaces that of the comparison."""
         runs = load_runs(directory)
         finished = [run for run in runs if run.finished]
         series = collect(finished)
-        return cls(directory, runs, finished, series, summarise(run.metrics for run in finished))
+        if budget is None and (directory / COMPARISON).is_file():
+            with suppress(EvenstreamError):  # a report needs no more than the runs
+                budget = Comparison.read(directory).budget
+        summary = summarise((run.metrics for run in finished), budget)
+        return cls(directory, runs, finished, series, summary)

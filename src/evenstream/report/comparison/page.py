@@ -14,7 +14,9 @@ from evenstream.report.html import lines
 __all__ = ["write_report"]
 
 
-def write_report(directory: Path | str, output: Path | str | None = None) -> Path:
+def write_report(
+    directory: Path | str, output: Path | str | None = None, budget: float | None = None
+) -> Path:
     """Write the report of a run or a comparison as one HTML file and return its path.
 
     The page holds its styles and charts, has no scripts and loads nothing from anywhere. Runs
@@ -24,13 +26,15 @@ def write_report(directory: Path | str, output: Path | str | None = None) -> Pat
         directory: a run directory, or a comparison directory with `runs/<method>/seed-<s>/`.
         output: the file to write, or a directory to write `report.html` to; by default the
             directory of the runs.
+        budget: times the image passes of ER-LAS beyond which methods are marked; by default that
+            of the comparison, if it has one.
 
     Raises:
         EvenstreamError: there is no run in the directory, its runs cannot be compared, or the
             file cannot be written.
     """
     directory = Path(directory)
-    page = _page(Content.read(directory))
+    page = _page(Content.read(directory, budget))
     path = directory if output is None else Path(output)
     if path.is_dir():
         path = path / "report.html"

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenstream.measures import AREA, Metric
+from evenstream.measures import AREA, COST, Metric
 from evenstream.report.comparison.content import Content
 from evenstream.report.comparison.further import further_metrics, known, title
 from evenstream.report.comparison.summary import pairs
 from evenstream.report.comparison.words import difference_sentence
-from evenstream.report.formats import common, count, format_interval, seconds_digits, verdict
+from evenstream.report.formats import (
+    OVER_BUDGET,
+    common,
+    count,
+    format_interval,
+    seconds_digits,
+    verdict,
+)
 from evenstream.report.html import card, code, details, escape, lines, scroll, spread
 from evenstream.report.legend import method_label
 from evenstream.report.runs import Run
@@ -70,9 +77,9 @@ def results(content: Content) -> str:
     """Return the final results of each method and the differences between them."""
     summary = content.summary
     best = max(summary, key=lambda name: summary[name]["A_T"]["mean"])
-    area = known((AREA,), summary)
+    area, costs = (known((metric,), summary) for metric in (AREA, COST))
     rows = [
-        _result_row(s, summary[s.name], area=bool(area), best=len(summary) > 1 and s.name == best)
+        _result_row(s, summary[s.name], [*area, *costs], len(summary) > 1 and s.name == best)
         for s in content.series
     ]
     several = any(len(entry["seeds"]) > 1 for entry in summary.values())
@@ -88,6 +95,7 @@ def results(content: Content) -> str:
         ("Forgetting, F<sub>T</sub>", "points, lower is better"),
         ("Seeds", ""),
         ("Training time", "seconds"),
+        *[("Cost", m.unit) for m in costs],
     ]
     text = f"""{_stack(caption, heads, rows)}
 <p class="quiet">Final accuracy is the share of test samples classified correctly at the end,
@@ -99,21 +107,30 @@ in percentage points.{
     return card("results", "Results", text)
 
 
-def _result_row(series: Series, entry: Mapping[str, Any], *, area: bool, best: bool) -> str:
+def _result_row(
+    series: Series, entry: Mapping[str, Any], also: Sequence[Metric], best: bool
+) -> str:
     """Return a method's row."""
     cells = {
         "Final accuracy": spread(entry["A_T"]),
-        **({"While learning": _measured(entry, AREA)} if area else {}),
+        **({"While learning": _measured(entry, AREA)} if AREA in also else {}),
         "Forgetting": spread(entry["F_T"]),
         "Seeds": str(len(entry["seeds"])),
         "Training seconds": spread(entry["train_seconds"], seconds_digits(entry)),
+        **({"Cost": _cost(entry)} if COST in also else {}),
     }
     return _stack_row(series, cells, best=best)
 
 
+def _cost(entry: Mapping[str, Any]) -> str:
+    """Return the cost over that of ER-LAS, with a badge above the budget."""
+    over = f' <span class="badge">{OVER_BUDGET}</span>' if entry.get("over_budget") else ""
+    return _measured(entry, COST) + over
+
+
 def further(content: Content) -> str:
     """Return the measures beside accuracy and forgetting, as far as there are any."""
-    found = known(further_metrics(), content.summary)
+    found = [m for m in known(further_metrics(), content.summary) if m is not COST]
     if not found:
         return ""
     rows = [

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from evenstream.errors import InputError
 from evenstream.files import write_atomically
-from evenstream.measures import AREA
+from evenstream.measures import AREA, COST
 from evenstream.report.comparison.further import further_metrics, known
-from evenstream.report.formats import format_interval, format_spread, seconds_digits, verdict
+from evenstream.report.formats import (
+    OVER_BUDGET,
+    format_interval,
+    format_spread,
+    plain,
+    seconds_digits,
+    verdict,
+)
 from evenstream.report.runs import SUMMARY, number
 from evenstream.run.compare import Comparison, metrics_by_method
 from evenstream.statistics import mean_std, paired_difference
@@ -26,12 +33,13 @@ _Seeds = Mapping[int, Mapping[str, Any]]
 """The metrics of each seed of a method."""
 
 
-def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def summarise(runs: Iterable[Mapping[str, Any]], budget: float | None = None) -> dict[str, Any]:
     """Sum up runs over seeds and compare the methods seed by seed.
 
     Args:
         runs: the contents of the runs' `metrics.json`, in the order in which the methods are to
             appear. Only those with the status "finished" count; a method without any is left out.
+        budget: times the image passes of ER-LAS that a method may take.
 
     Returns:
         A dictionary from method to its results, which can be written to JSON. `A_T`, `F_T` and
@@ -39,7 +47,8 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         `std` (sample deviation) and `values` (one for each of the `seeds`). `minus` maps each
         earlier method with a common seed to the paired difference from it: the common `seeds`,
         and `mean`, `low` and `high` (the ends of the 95 % interval), `n` and `std` for `A_T`,
-        `F_T` and, if both have it, `A_AUC`. What is not defined is `None`.
+        `F_T` and, if both have it, `A_AUC`. What is not defined is `None`. With a budget,
+        `over_budget` says of each method with a known cost whether it takes more.
 
     Raises:
         InputError: a seed of a method occurs twice.
@@ -64,12 +73,15 @@ def summarise(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             "train_seconds": _spread(seeds, "train_seconds"),
             "minus": {earlier: found for earlier, found in minus.items() if found["seeds"]},
         }
+        cost = measured[COST.name]["mean"]
+        if budget is not None and cost is not None:
+            summary[method]["over_budget"] = cost > budget
     return summary
 
 
 def write_summary(comparison: Comparison, out: Path) -> dict[str, Any]:
     """Sum up the finished runs of a comparison into `summary.json`."""
-    summary = summarise(metrics_by_method(comparison, out))
+    summary = summarise(metrics_by_method(comparison, out), comparison.budget)
     write_atomically(out / SUMMARY, json.dumps(summary, indent=1))
     return summary
 
@@ -105,6 +117,9 @@ def _results_table(summary: Mapping[str, Any]) -> Table:
     headings = ["A_T %\nhigher\nis better", "F_T points\nlower\nis better", "Seeds", "Seconds"]
     if area:
         headings.insert(1, "A_AUC %\nhigher\nis better")
+    cost = bool(known((COST,), summary))
+    if cost:
+        headings.append("Cost\n× ER-LAS")
     own = [m for m in known(further_metrics(), summary) if m.compute]
     headings += [f"{m.name}\n{m.reading}".strip() for m in own]
     for heading in headings:
@@ -117,9 +132,16 @@ def _results_table(summary: Mapping[str, Any]) -> Table:
             format_spread(entry["F_T"]),
             str(len(entry["seeds"])),
             format_spread(entry["train_seconds"], seconds_digits(entry)),
+            *([_cost(entry)] if cost else []),
             *(format_spread(entry.get(m.name, _UNKNOWN), m.digits) for m in own),
         )
     return table
+
+
+def _cost(entry: Mapping[str, Any]) -> str:
+    """Return the image passes over those of ER-LAS, with a mark above the budget."""
+    over = f"\n{OVER_BUDGET}" if entry.get("over_budget") else ""
+    return plain(entry.get(COST.name, _UNKNOWN)["mean"], COST.digits) + over
 
 
 def _differences_table(summary: Mapping[str, Any]) -> Table:

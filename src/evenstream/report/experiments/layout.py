@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from evenstream.measures import Metric, metric_of
+from evenstream.measures import COST, Metric, metric_of
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
 from evenstream.report.experiments.pivot import pivot
 from evenstream.report.experiments.table import OR, Table, all_cells
@@ -21,7 +21,14 @@ from evenstream.report.experiments.wording import (
     varying_keys,
     weights,
 )
-from evenstream.report.formats import count, format_interval, format_spread, plain, signed
+from evenstream.report.formats import (
+    OVER_BUDGET,
+    count,
+    format_interval,
+    format_spread,
+    plain,
+    signed,
+)
 from evenstream.sweep.estimate import in_words
 from evenstream.sweep.experiment import Cell
 
@@ -86,6 +93,7 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     varying, fixed = varying_keys(each.cell for each in measured)
     beside = any(each.comparisons for each in measured)
     started = any(run.config.weights_sha256 for each in measured for run in each.runs.values())
+    counted = any(each.cost is not None for each in measured)
     rows = [
         {
             **_keys(each.cell, varying),
@@ -94,6 +102,7 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
             "seeds": str(len(each.values)),
             "95 % interval": range_text(each.interval, each.metric.digits),
             **(_beside(outcome, each) if beside else {}),
+            **({"cost": _cost(each.cost, outcome.experiment.budget)} if counted else {}),
             "time a run": "–" if each.seconds is None else in_words(each.seconds),
             **({"weights": weights(each.runs.values())} if started else {}),
             "machine": machines(each.runs.values()),
@@ -110,6 +119,13 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
         caption = f"{outcome.background.by.capitalize()} prints nothing for these cells. {caption}"
     found = _table("Every cell", words, caption, metrics, rows, varying, marks)
     return replace(found, kind="detail", made=_made(measured, found.columns))
+
+
+def _cost(cost: float | None, budget: float | None) -> str:
+    """Image passes over those of ER-LAS, with a mark above the budget."""
+    over = cost is not None and budget is not None and cost > budget
+    text = plain(cost, COST.digits)
+    return text if cost is None else f"{text}×{f' {OVER_BUDGET}' if over else ''}"
 
 
 def _made(measured: Sequence[Measured], columns: Sequence[str]) -> str:

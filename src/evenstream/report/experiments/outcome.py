@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import fmean, mode
 
-from evenstream.measures import Metric, metric_of
+from evenstream.measures import COST, Metric, metric_of
 from evenstream.report.experiments.background import Background, Stated, distinct
 from evenstream.report.experiments.found import HOW, FoundRun
 from evenstream.report.experiments.shown_numbers import names_of, numbers
 from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, compare, judge
+from evenstream.report.runs import number
 from evenstream.run.identity import run_key
 from evenstream.statistics import Interval, mean_interval, paired_difference
 from evenstream.sweep.experiment import Cell, Experiment, Value
@@ -44,6 +45,13 @@ class Measured:
     def comparisons(self) -> list[PrintComparison]:
         """Ours beside each number in print."""
         return [compare(list(self.values.values()), each, self.metric) for each in self.stated]
+
+    @property
+    def cost(self) -> float | None:
+        """Image passes over those of ER-LAS, on average; None for runs that did not count them."""
+        found = [number(run.run.metrics.get(COST.name)) for run in self.runs.values()]
+        known = [value for value in found if value is not None]
+        return fmean(known) if known else None
 
     @property
     def seconds(self) -> float | None:

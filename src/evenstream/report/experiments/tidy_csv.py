@@ -46,6 +46,7 @@ def _measured(outcome: Outcome) -> Iterator[dict[str, Any]]:
             "interval_low": each.interval.low,
             "interval_high": each.interval.high,
             **_printed(outcome, each),
+            "relative_cost": each.cost,
             "wall_seconds": each.seconds,
             **_made(each.runs.values()),
         }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from evenstream.errors import InputError
+from evenstream.errors import InputError, WorkerWarning
 from evenstream.interruption import StopFlag
 from evenstream.plugins import VARIABLE, requested
 from evenstream.run.many import Job, Metrics, Work
@@ -141,7 +141,9 @@ class _Actor:
             answer: Answer[Metrics] = ray.get(self.answer)
         except RayActorError as error:
             if error.actor_init_failed:
-                warnings.warn(f"Ray: a worker could not start ({_cause(error)})", stacklevel=2)
+                warnings.warn(
+                    f"Ray: a worker could not start ({_cause(error)})", WorkerWarning, stacklevel=2
+                )
             return None
         except RayError as error:
             return Answer(error=f"Ray: {error}")

@@ -1,0 +1,62 @@
+"""Learn classes of images as they come, on features of a pretrained network that stays as it is.
+
+    python examples/frozen_images.py FOLDER SAVE
+
+FOLDER has a folder of images for each class. The classes arrive one after the other; each image
+goes through the network once, and the memory keeps its 1,280 features. Run it again with new
+folders, and the learner saved in SAVE goes on with them.
+
+Needs `pip install 'evenstream[images]'`. Without a program: `evenstream learn SAVE --from FOLDER
+--network efficientnet-lite0`, which shuffles the images.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from evenstream import Learner
+
+KINDS = {".png", ".jpg", ".jpeg", ".webp", ".bmp"}
+
+
+def read(files: list[Path], side: int) -> NDArray[np.uint8]:
+    """Images of one size, channels first."""
+    images = [Image.open(file).convert("RGB").resize((side, side)) for file in files]
+    return np.stack([np.asarray(image).transpose(2, 0, 1) for image in images])
+
+
+def main() -> None:
+    """Learn class by class, hold every fifth image out, and say how many of those are right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("save", type=Path)
+    parser.add_argument("--side", type=int, default=128, help="pixels each way")
+    parser.add_argument("--batch", type=int, default=16)
+    args = parser.parse_args()
+
+    learner = Learner.load(args.save) if args.save.exists() else Learner(model="efficientnet-lite0")
+    held_out: dict[str, list[Path]] = {}
+    for folder in sorted(path for path in args.folder.iterdir() if path.is_dir()):
+        files = sorted(file for file in folder.iterdir() if file.suffix.lower() in KINDS)
+        held_out[folder.name] = files[::5]
+        seen = [file for file in files if file not in held_out[folder.name]]
+        for first in range(0, len(seen), args.batch):
+            batch = seen[first : first + args.batch]
+            learner.learn(read(batch, args.side), [folder.name] * len(batch))
+    learner.save(args.save)
+    print(learner)
+
+    rights = []
+    for label, files in held_out.items():
+        rights.append(np.mean(learner.predict(read(files, args.side)) == label))
+        print(f"{label:20} {rights[-1]:6.1%} of {len(files)} images held out")
+    print(f"{'mean of classes':20} {np.mean(rights):6.1%}")
+
+
+if __name__ == "__main__":
+    main()

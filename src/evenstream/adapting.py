@@ -1,0 +1,66 @@
+"""What the adapters for other libraries share: a learner made from parameters, and its pickles.
+
+A pickled adapter holds its learner as the bytes of evenstream's own save format. Reading them runs
+no code; unpickling is the other library's doing, and as safe as the pickle's source.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from evenstream.checkpoint import from_bytes
+from evenstream.core.criterion import NEEDS_BOUNDARIES
+from evenstream.errors import InputError
+from evenstream.learner.frozen import Frozen
+from evenstream.learner.learner import Learner
+
+RENAMED = {"predict": "rule"}
+"""Arguments of `Learner` that have another name in an adapter, where it is that of a method."""
+PASSED_ON = (
+    *("method", "model", "criterion", "head", "rule", "retrieval", "storing"),
+    *("memory", "lr", "batch", "replay_batch", "steps", "step_rows"),
+    *("optimizer", "momentum", "weight_decay"),
+    *("device", "dtype", "augment", "mean", "std", "scope", "head_size", "weights"),
+)
+"""Parameters of an adapter that are arguments of `Learner`; None leaves the choice to it."""
+
+
+def learner_arguments(adapter: object) -> dict[str, Any]:
+    """What an adapter was told of its learner, copied: training must not change parameters."""
+    own = {new: old for old, new in RENAMED.items()}
+    given = {own.get(name, name): getattr(adapter, name) for name in PASSED_ON}
+    return {name: copy.deepcopy(value) for name, value in given.items() if value is not None}
+
+
+def new_learner(adapter: object, **others: Any) -> Learner:
+    """A learner as an adapter's parameters say, which its library can feed."""
+    learner = Learner(**learner_arguments(adapter), **others)
+    missing = [words for need, words in NEEDS_BOUNDARIES.items() if need in learner.needs]
+    if missing:
+        raise InputError(
+            f"{learner.text} needs {missing[0]}, of which this interface knows nothing; use "
+            "evenstream.Learner, or another method"
+        )
+    return learner
+
+
+def written(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """An adapter's attributes with the learner among them as bytes."""
+    learner = values.get(name)
+    return {**values, name: learner.to_bytes()} if isinstance(learner, Learner) else dict(values)
+
+
+def bring_back(adapter: object, name: str) -> None:
+    """Make a learner of the bytes that `written` made, with what only the adapter knows of it."""
+    data = vars(adapter).get(name)
+    if not isinstance(data, bytes):
+        return
+    state, given = from_bytes(data), learner_arguments(adapter)
+    model = given.get("model")
+    parts: Any = {part: given[part] for part in state.get("unwritten", {}) if part in given}
+    own = model if isinstance(model, nn.Module | Frozen) else None
+    setattr(adapter, name, Learner.from_state(state, own, **parts))

@@ -1,0 +1,64 @@
+"""What is used where nothing is said: the one place that decides it, from the shape of an input.
+
+Fixed on scikit-learn's wine, breast cancer, iris and digits, in shuffled order and class by class
+(docs/methods/index.md). Named streams have protocols of their own (`streams/catalogue.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evenstream.text import MethodText
+
+AUTO = "auto"
+SMALLEST_IMAGE, LARGE_IMAGE = 8, 128
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A network and how it is trained."""
+
+    network: str
+    why: str
+    optimizer: str = "sgd"
+    lr: float = 0.03
+    weight_decay: float = 0.0
+    batch: int = 32
+    replay_batch: int = 32
+
+    def training(self) -> dict[str, Any]:
+        """All but the network and the reason."""
+        return {name: v for name, v in asdict(self).items() if name not in ("network", "why")}
+
+
+OWN_NETWORKS = dict.fromkeys(("class-means", "slda", "ranpac", "randumb"), "identity")
+"""What methods are meant for that train no network."""
+
+_FLAT = Choice(
+    "normalised-mlp",
+    "columns are of unknown scale, so each is normalised as it comes; AdamW's rate needs no tuning",
+    optimizer="adamw",
+    lr=3e-3,
+    weight_decay=1e-4,
+    batch=10,
+    replay_batch=32,
+)
+_SMALL = Choice("convnet", "small images")
+_LARGE = Choice("resnet18-imagenet", f"images of {LARGE_IMAGE} pixels or more a side")
+
+
+def choose(shape: tuple[int, ...]) -> Choice:
+    """Network, optimiser, learning rate, batch and replay for inputs of this shape.
+
+    Three dimensions are images (channels, height, width); tables, embeddings and all else are taken
+    as flat.
+    """
+    if len(shape) != 3 or min(shape[1:]) < SMALLEST_IMAGE:
+        return _FLAT
+    return _SMALL if min(shape[1:]) < LARGE_IMAGE else _LARGE
+
+
+def own_network(method: str) -> str | None:
+    """The network that a method has if none is asked for, given its text; None: as any other."""
+    return OWN_NETWORKS.get(MethodText.read(method).name)

@@ -1,0 +1,47 @@
+"""How the tables that a learner learns from are read, once it has met one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenstream.errors import InputError
+from evenstream.tabular import TableEncoder, TableRows, is_frame
+
+
+class KnownTable:
+    """The encoder of a learner's tables, None as long as there was none."""
+
+    def __init__(self) -> None:
+        self.encoder: TableEncoder | None = None
+
+    def take(self, x: Any) -> tuple[Any, TableEncoder | None]:
+        """A batch as numbers, and what encoded it if it came from a table; changes nothing."""
+        if isinstance(x, TableRows):
+            if self.encoder not in (None, x.encoder):
+                raise InputError("these rows were encoded in another way than the learner's")
+            return x.values, x.encoder
+        if is_frame(x):
+            encoder = self.encoder or TableEncoder.infer(x)
+            return encoder.encode_frame(x), encoder
+        return x, None
+
+    # ---- `Stateful` ----------------------------------------------------------------------------
+
+    def mark(self) -> TableEncoder | None:
+        """The encoder, which never changes."""
+        return self.encoder
+
+    def restore(self, mark: TableEncoder | None) -> None:
+        """Go back to the last mark."""
+        self.encoder = mark
+
+    def settle(self) -> None:
+        """Nothing was noted."""
+
+    def state(self) -> dict[str, Any] | None:
+        """Plain values for a checkpoint."""
+        return None if self.encoder is None else self.encoder.state()
+
+    def load_state(self, state: dict[str, Any] | None) -> None:
+        """The inverse of `state`."""
+        self.encoder = None if state is None else TableEncoder.from_state(state)

@@ -1,0 +1,66 @@
+"""Opening tables, and telling what their columns are."""
+
+from __future__ import annotations
+
+import itertools
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from evenstream.data.tables.columns import Columns
+from evenstream.data.tables.csv_file import CsvFile, CsvReader
+from evenstream.data.tables.json_lines import JsonLinesFile, JsonLinesReader
+from evenstream.data.tables.parquet_file import ParquetFile
+from evenstream.data.tables.reader import TableReader
+from evenstream.tabular import SAMPLE_ROWS, Wishes
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+JSON_SUFFIXES = (".jsonl", ".ndjson")
+TABLE_SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, *PARQUET_SUFFIXES)
+
+
+def open_table(path: Path) -> TableReader:
+    """Open a table by the ending of its name."""
+    suffix = path.suffix.lower()
+    if suffix in PARQUET_SUFFIXES:
+        return ParquetFile(path)
+    return JsonLinesFile(path) if suffix in JSON_SUFFIXES else CsvFile(path)
+
+
+def open_lines(lines: Iterable[bytes], source: str) -> TableReader:
+    """Read lines as they come: JSON if the first one with text begins with a brace, else CSV."""
+    lines = iter(lines)
+    first = next(lines, b"")
+    while first and not first.removeprefix(BOM_UTF8).strip():
+        first = next(lines, b"")
+    kind = JsonLinesReader if first.removeprefix(BOM_UTF8).lstrip()[:1] == b"{" else CsvReader
+    return kind(itertools.chain([first] if first else [], lines), source)
+
+
+def choose_columns(
+    reader: TableReader,
+    first_rows: TableReader,
+    label: str | None = None,
+    ignore: Sequence[str] = (),
+    wishes: Wishes | None = None,
+    *,
+    label_needed: bool = True,
+) -> Columns:
+    """The columns of a table, each with its kind.
+
+    Args:
+        reader: of the table; none of its rows is read.
+        first_rows: another reader of the same rows.
+        label: the label's column, if its name does not tell.
+        ignore: columns to leave out.
+        wishes: what the user says about the kinds of columns.
+        label_needed: whether there must be a label.
+    """
+    sample = first_rows.sample(SAMPLE_ROWS)
+    reader.names = first_rows.names  # keys of JSON that the first row lacks are known now
+    names, source = reader.names, reader.source
+    columns = Columns.choose(source, names, label, ignore, label_needed=label_needed)
+    if not any(len(cells) for cells in sample.values()):
+        return columns  # there is no row to tell by, and none to read
+    comma = isinstance(reader, CsvReader) and reader.decimal_comma
+    return columns.told_by(source, sample, wishes or Wishes(), comma=comma)

@@ -1,0 +1,31 @@
+"""What a learner does when nothing is said: ER-LAS, and closed forms beside it on flat inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstream.methods.base import register
+from evenstream.methods.er import Replay
+from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
+from evenstream.policies.rules import Contest, InferenceRule
+
+
+@register("auto")
+@dataclass
+class Auto(Replay):
+    """`er-las`; on flat inputs `slda` and `ranpac` learn beside it, and the best of them is asked.
+
+    Which one is best the stream tells: `er-las@contest` is the same under another name.
+    """
+
+    citation = "the paper; Hayes and Kanan 2020; McDonnell et al. 2023"
+    cost = "F(b+m) + G(b+m), and two closed forms of the inputs"
+    why_not_las = "its cross-entropy is adjusted already"
+
+    def make_criterion(self) -> CrossEntropy:
+        """Logit Adjusted Softmax."""
+        return LogitAdjustedSoftmax()
+
+    def make_rule(self) -> InferenceRule:
+        """Whoever was right more often."""
+        return Contest()

@@ -1,0 +1,67 @@
+"""What methods with a closed form have in common: rows become sums, nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenstream.core.heads import Head
+from evenstream.core.rows import Rows
+from evenstream.core.state import LearnerState
+from evenstream.core.step import Step
+from evenstream.methods.base import Method
+from evenstream.policies.closed_forms import ClosedForm
+from evenstream.policies.rules import InferenceRule, Solved
+
+
+@dataclass
+class Summing(Method):
+    """Takes the features of each arriving row into a closed form, once, as the network is.
+
+    The network is never trained, so it is one that was trained before, or none (`identity`).
+    """
+
+    cost = "F(b), and no backward"
+    uses_memory = False
+    weighs_rows = True
+    why_not_las = (
+        "it trains no softmax: classes are compared by sums over their rows, which do not depend "
+        "on when they arrived"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.form = self.make_form()
+        self.inner = [self.form]
+
+    def make_form(self) -> ClosedForm:
+        """The closed form. The one thing that such a method must write."""
+        raise NotImplementedError
+
+    def make_rule(self) -> InferenceRule:
+        """The closed form decides."""
+        return Solved(self.form)
+
+    def why_not(self, head: Head, rule: InferenceRule) -> str | None:
+        """Other rules ask a head that is not trained."""
+        if isinstance(rule, Solved):
+            return None
+        return f"{self.name} does not train the head that the rule {rule.name} asks; leave it out"
+
+    def on_setup(self, learner: LearnerState) -> None:
+        """Make room for the sums."""
+        self.form.begin(learner, learner.network.head.in_features)
+
+    def training_rows(self, step: Step) -> Sequence[Rows]:
+        """The incoming batch only."""
+        return [step.incoming]
+
+    def loss(self, step: Step) -> None:
+        """There is none; the features are computed once, for the prediction and for the sums."""
+        step.plain_outputs()
+
+    def after_step(self, step: Step) -> None:
+        """Take the rows in once they have been predicted, and only once."""
+        if not step.again:
+            incoming = step.incoming
+            self.form.take(step.plain_outputs().features, incoming.y, incoming.weights)

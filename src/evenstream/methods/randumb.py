@@ -1,0 +1,41 @@
+"""RanDumb: linear discriminant analysis on random Fourier features, without a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstream.bounds import Factor, Positive, Share
+from evenstream.methods.base import register
+from evenstream.methods.parts.summing import Summing
+from evenstream.policies.closed_forms import ClosedForm, FourierDiscriminant
+from evenstream.policies.closed_forms.random_features import Scaling
+
+
+@register("randumb")
+@dataclass
+class RanDumb(Summing):
+    """Approximate a Gaussian kernel by random features; keep class means and a covariance.
+
+    Published for raw pixels with 25,000 random features and mirrored images.
+    """
+
+    citation = "Prabhu et al., RanDumb: Random Representations Outperform Online Learned Ones, 2024"
+
+    width: Positive = 2000
+    """Random features."""
+    scaling: Scaling = "rows"
+    """none: the features as they are. rows: every row at the same length. columns: every column by
+    its mean and standard deviation over the first `scale_rows` rows, which wait until then, so that
+    the result depends on which rows those are."""
+    scale_rows: Positive = 1000
+    """Rows that decide about the scale of the columns (scaling=columns)."""
+    gamma: Factor = 1.0
+    """Of the kernel exp(-γ·|x-y|²/d) on the scaled rows, which have d columns."""
+    shrinkage: Share = 0.0
+    """How far the covariance is drawn to its diagonal; 0: chosen by oracle approximation."""
+
+    def make_form(self) -> ClosedForm:
+        """The random features, and means and a covariance of them."""
+        return FourierDiscriminant(
+            self.width, self.scaling, self.scale_rows, self.gamma, self.shrinkage
+        )

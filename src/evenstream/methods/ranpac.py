@@ -1,0 +1,35 @@
+"""RanPAC: ridge regression from random features to the classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstream.bounds import Factor, Positive
+from evenstream.methods.base import register
+from evenstream.methods.parts.summing import Summing
+from evenstream.policies.closed_forms import ClosedForm, ProjectedRidge
+from evenstream.policies.closed_forms.random_features import Scaling
+
+
+@register("ranpac")
+@dataclass
+class RanPAC(Summing):
+    """Project the features at random, cut them off below zero, and regress on one-hot labels."""
+
+    citation = "McDonnell et al., RanPAC: Random Projections and Pre-trained Models, 2023"
+
+    width: Positive = 2000
+    """Random features."""
+    scaling: Scaling = "none"
+    """none: the features as they are. rows: every row at the same length. columns: every column by
+    its mean and standard deviation over the first `scale_rows` rows, which wait until then, so that
+    the result depends on which rows those are."""
+    scale_rows: Positive = 1000
+    """Rows that decide about the scale of the columns (scaling=columns)."""
+    ridge: Factor = 0.0
+    """Weight of the penalty, in units of the mean sum of squares of a random feature; 0: chosen by
+    generalised cross-validation."""
+
+    def make_form(self) -> ClosedForm:
+        """The regression."""
+        return ProjectedRidge(self.width, self.scaling, self.scale_rows, self.ridge)

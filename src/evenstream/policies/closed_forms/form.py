@@ -1,0 +1,247 @@
+"""What closed forms have in common: sums over the stream, and a solution made of them when asked.
+
+A closed form needs no gradient step and no stored samples. Each row adds to sums, so one pass in
+any order and in batches of any size gives what the batch solution over all rows gives. Rows wait
+in a block before they are added: one product of matrices costs less than many with a row each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.bounds import check_options
+from evenstream.core.classes import pad_classes
+from evenstream.core.part import Part
+from evenstream.core.state import LearnerState
+from evenstream.errors import InputError
+from evenstream.policies.closed_forms.sums import Sums
+
+BLOCK = 256
+"""Rows that may wait."""
+CHEAP = 512
+"""Columns up to which the equations of a covariance are solved at each step."""
+LAG = 0.05
+"""Share of new rows after which a dear solution is made anew to measure the accuracy of steps."""
+LARGEST = 1e18
+"""Of a feature: the square of a larger one would leave nothing of the others in a sum."""
+
+
+class Solution(NamedTuple):
+    """Scores that are linear in the columns: `columns @ weight + bias`."""
+
+    weight: Tensor
+    bias: Tensor
+    strength: float = 0.0
+    """How much it was regularised."""
+    whiten: Tensor | None = None
+    """What makes the covariance of columns that of independent ones, if it has one."""
+
+
+@dataclass
+class ClosedForm(Part):
+    """Sums over the stream, kept as the state of any part is. Fields of a subclass are options."""
+
+    second_moments: ClassVar[bool] = True
+    """Whether all of x·xᵀ is summed, or its diagonal only."""
+
+    ROWS, LABELS, WEIGHTS = "rows", "labels", "weights"
+    NUMBER, COUNTS, SUMS, SQUARES = "number", "counts", "sums", "squares"
+    WEIGHT, BIAS, SOLVED = "weight", "bias", "solved"
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_options(self)
+        self._n_columns = 0
+        self._exact: tuple[Tensor, Tensor | None, Solution] | None = None
+
+    # ---- what a form writes ----------------------------------------------------------------------
+
+    def solve(self, sums: Sums, strength: float | None = None) -> Solution:
+        """The solution; `strength` is how much to regularise, None to choose it from the sums."""
+        raise NotImplementedError
+
+    def solve_rows(
+        self, columns: Tensor, labels: Tensor, weights: Tensor, strength: float | None = None
+    ) -> Solution:
+        """The same while all rows are at hand; by default by way of their sums."""
+        return self.solve(self._added().plus(columns, labels, weights), strength)
+
+    def begin(self, learner: LearnerState, features: int) -> None:
+        """Make room for rows of so many features; whoever has other columns draws them first."""
+        self.tensors[self.ROWS] = torch.zeros(0, features, device=learner.device)
+        self.tensors[self.LABELS] = torch.zeros(0, dtype=torch.int64, device=learner.device)
+        self.tensors[self.WEIGHTS] = torch.zeros(0, dtype=torch.float64, device=learner.device)
+        self._n_columns = self.columns(self.tensors[self.ROWS]).shape[1]
+
+    def columns(self, features: Tensor) -> Tensor:
+        """What is summed, in float64; by default the features themselves."""
+        return features.double()
+
+    def fix_scale(self, rows: Tensor) -> None:
+        """The first rows are about to be added to the sums: fix what depends on them."""
+
+    @property
+    def block(self) -> int:
+        """Rows that wait before they are added."""
+        return BLOCK
+
+    # ---- the stream ------------------------------------------------------------------------------
+
+    def take(self, features: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
+        """Take rows in; those without weights count as one each."""
+        check_size(features)
+        weights = torch.ones(len(labels), device=labels.device) if weights is None else weights
+        new = {
+            self.ROWS: features.detach().float(),
+            self.LABELS: labels,
+            self.WEIGHTS: weights.double(),
+        }
+        waiting = {name: torch.cat([self.tensors[name], new[name]]) for name in new}
+        add = len(waiting[self.ROWS]) >= self.block
+        if add:
+            rows, *others = waiting.values()
+            if not self.any_added:
+                self.fix_scale(rows)
+            self._keep(self._added().plus(self.columns(rows), *others))
+            waiting = {name: rows[:0].clone() for name, rows in waiting.items()}
+        self.tensors |= waiting
+        if self.is_dear:
+            self.follow(*new.values(), added=add)
+
+    def follow(self, features: Tensor, labels: Tensor, weights: Tensor, *, added: bool) -> None:
+        """Keep a dear solution for steps not too far behind.
+
+        Args:
+            features: the rows that have just been taken in.
+            labels: theirs.
+            weights: theirs.
+            added: whether all that waited, these included, were added to the sums.
+        """
+        if self._lags():
+            self._solve_for_steps()
+
+    def _added(self) -> Sums:
+        own = self.tensors
+        if not self.any_added:
+            device = own[self.ROWS].device
+            return Sums.nothing(self._n_columns, whole=self.second_moments, device=device)
+        return Sums(own[self.NUMBER], own[self.COUNTS], own[self.SUMS], own[self.SQUARES])
+
+    @property
+    def any_added(self) -> bool:
+        """Before any are, nothing large need be kept or saved."""
+        return self.COUNTS in self.tensors
+
+    def _keep(self, sums: Sums) -> None:
+        self.tensors |= {
+            self.NUMBER: sums.number,
+            self.COUNTS: sums.counts,
+            self.SUMS: sums.sums,
+            self.SQUARES: sums.squares,
+        }
+
+    @property
+    def _waiting(self) -> tuple[Tensor, Tensor, Tensor]:
+        own = self.tensors
+        return self.columns(own[self.ROWS]), own[self.LABELS], own[self.WEIGHTS]
+
+    def all_sums(self) -> Sums:
+        """The sums over every row taken in so far."""
+        return self._added().plus(*self._waiting)
+
+    def _solve(self, strength: float | None = None) -> Solution:
+        if len(self.tensors[self.ROWS]) and not self.any_added:
+            return self.solve_rows(*self._waiting, strength)
+        return self.solve(self.all_sums(), strength)
+
+    def class_counts(self) -> Tensor:
+        """What the rows of each class weigh, those that wait included."""
+        waiting = torch.bincount(self.tensors[self.LABELS], self.tensors[self.WEIGHTS]).double()
+        added = self._added().counts
+        size = max(len(waiting), len(added))
+        return pad_classes(waiting, size) + pad_classes(added, size)
+
+    @property
+    def rows_taken(self) -> int:
+        """Rows taken in so far."""
+        return round(float(self._added().number)) + len(self.tensors[self.ROWS])
+
+    # ---- solutions -------------------------------------------------------------------------------
+
+    def solution(self) -> Solution:
+        """The solution for every row so far; it is kept until the next one comes."""
+        rows, counts = self.tensors[self.ROWS], self.tensors.get(self.COUNTS)
+        if self._exact is None or self._exact[0] is not rows or self._exact[1] is not counts:
+            self._exact = rows, counts, self._solve()
+        return self._exact[2]
+
+    def guess_for_step(self, features: Tensor, n_classes: int) -> Tensor:
+        """Log-probabilities to measure the accuracy of a step: a dear solution may be behind."""
+        if not self.is_dear or self.WEIGHT not in self.tensors:
+            solution = self.solution()
+        else:
+            solution = Solution(self.tensors[self.WEIGHT], self.tensors[self.BIAS])
+        return self.log_probabilities(features, solution, n_classes)
+
+    def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
+        """Log-probabilities of rows that were taken in, each as if it had not been.
+
+        None if that cannot be said without going through all rows again.
+        """
+        return None
+
+    @property
+    def is_dear(self) -> bool:
+        """Whether a solution costs more than a step should."""
+        return self.second_moments and self._n_columns > CHEAP
+
+    def _lags(self) -> bool:
+        solved = self.tensors.get(self.SOLVED)
+        return solved is None or self.rows_taken >= (1 + LAG) * float(solved[0])
+
+    def _solve_for_steps(self) -> None:
+        """How much to regularise is chosen anew once there are twice as many rows."""
+        rows, chosen_at, strength = float(self.rows_taken), 0.0, None
+        if self.SOLVED in self.tensors:
+            _, chosen_at, before = self.tensors[self.SOLVED].tolist()
+            strength = before if rows < 2 * chosen_at else None
+        found = self._solve(strength)
+        solved = [rows, rows if strength is None else chosen_at, found.strength]
+        self.tensors |= {
+            self.WEIGHT: found.weight,
+            self.BIAS: found.bias,
+            self.SOLVED: torch.tensor(solved, dtype=torch.float64),
+        }
+
+    def drop_rows(self) -> None:
+        """For a copy that has its solution and learns no more: keep neither rows nor sums."""
+        if not self.any_added:
+            self.fix_scale(self.tensors[self.ROWS])
+        of_rows = (self.ROWS, self.LABELS, self.COUNTS, self.SUMS, self.SQUARES)
+        self.tensors = {name: t for name, t in self.tensors.items() if name not in of_rows}
+        self._exact = None
+
+    def log_probabilities(self, features: Tensor, solution: Solution, n_classes: int) -> Tensor:
+        """Of each class, for each row; a class without rows has none."""
+        found = normalised(self.columns(features) @ solution.weight + solution.bias, n_classes)
+        return torch.where(solution.bias.isfinite().any(), found, 0.0)  # 0 if no class has rows
+
+
+def normalised(scores: Tensor, n_classes: int) -> Tensor:
+    """Log-probabilities of all classes; those that scores have no column for have none."""
+    scores = F.pad(scores, (0, n_classes - scores.shape[1]), value=-torch.inf)
+    return scores.log_softmax(1).float()
+
+
+def check_size(features: Tensor) -> None:
+    """Refuse rows that would spoil the sums."""
+    if not bool((features.abs() <= LARGEST).all()):
+        raise InputError(
+            f"features that are NaN or larger than {LARGEST:g} cannot be summed up; scale the "
+            "inputs, or look at what the model makes of them"
+        )

@@ -1,0 +1,223 @@
+"""Ridge regression on random features; its strength is chosen from the sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.bounds import Factor
+from evenstream.policies.closed_forms.form import Solution, normalised
+from evenstream.policies.closed_forms.linear_equations import solved
+from evenstream.policies.closed_forms.random_features import RandomFeatures, Scaling
+from evenstream.policies.closed_forms.sums import Sums, no_bias
+
+STRENGTHS = tuple(10 ** (power / 2) for power in range(-8, 5))
+"""Candidates for the weight of the penalty, in units of a random feature's mean sum of squares."""
+NOTHING = 1e-12
+"""Eigenvalues below this share of the largest are rounding errors."""
+SHARPNESS, FOR_EACH_CLASS = 4.0, 2.5
+"""Regression on one-hot labels estimates probabilities, but not between 0 and 1. They are made of
+its scores by softmax, times this much and so much more for the logarithm of the number of classes:
+near the best factor on digits, wine, breast cancer and iris."""
+
+
+@dataclass
+class ProjectedRidge(RandomFeatures):
+    """ReLU of a random projection, then least squares on one-hot labels."""
+
+    scaling: Scaling = "none"
+    ridge: Factor = 0.0
+    """Weight of the penalty, in units of the mean sum of squares of a random feature; 0: chosen by
+    generalised cross-validation."""
+
+    REDUCED, INNER, TARGETS = "reduced", "inner", "targets"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._made: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def columns(self, features: Tensor) -> Tensor:
+        """The random features; with an offset if zero means nothing."""
+        rows = self.scaled(features)
+        projected = rows @ self.tensors[self.PROJECTION].double()
+        if self.scaling == "columns":
+            spread = math.sqrt(rows.shape[1])
+            projected = projected + spread * (2 * self.tensors[self.OFFSET].double() - 1)
+        return projected.relu()
+
+    def solve(self, sums: Sums, strength: float | None = None) -> Solution:
+        """The weights of the regression."""
+        gram, targets = sums.squares, sums.sums.T
+        unit = mean_square(gram.diagonal())
+        strength = strength or self.ridge or chosen_strength(sums)
+        penalised = gram.clone()
+        penalised.diagonal().add_(strength * unit)
+        weight = solved(penalised, targets)
+        return Solution(sharpness(sums.counts) * weight, no_bias(sums.counts), strength)
+
+    def solve_rows(
+        self, columns: Tensor, labels: Tensor, weights: Tensor, strength: float | None = None
+    ) -> Solution:
+        """The same by way of the rows' inner products, of which there are fewer."""
+        rows = len(columns)
+        if rows >= columns.shape[1]:
+            return super().solve_rows(columns, labels, weights, strength)
+        columns = columns * weights.sqrt()[:, None]
+        n_classes = int(labels.max()) + 1
+        counts = torch.bincount(labels, weights, minlength=n_classes)
+        unit = mean_square(columns.square().sum(0))
+        targets = F.one_hot(labels, n_classes) * weights.sqrt()[:, None]
+        values, vectors = torch.linalg.eigh(columns @ columns.T)
+        turned = vectors.T @ targets
+        strength = strength or self.ridge or None
+        if strength is None:
+            parts = values * turned.square().sum(1)
+            strength = best_strength(values, parts, rows, float(weights.sum()), unit)
+        inner = vectors @ (turned / (values.clamp_min(0) + strength * unit)[:, None])
+        return Solution(sharpness(counts) * (columns.T @ inner), no_bias(counts), strength)
+
+    # ---- steps -----------------------------------------------------------------------------------
+    #
+    # With A = penalised second moments of the rows added so far = L·Lᵀ, and rows H that wait, the
+    # weights for all are (A + HᵀH)⁻¹·Q. What is kept of H is V = L⁻¹·Hᵀ, so that a step costs one
+    # triangular solution for its rows, and is exact but for the penalty, which is that of A.
+
+    def follow(self, features: Tensor, labels: Tensor, weights: Tensor, *, added: bool) -> None:
+        """Take the rows into what steps are predicted with."""
+        if not self.any_added:
+            super().follow(features, labels, weights, added=added)
+        elif added:
+            self._start_block()
+        else:
+            new = self._reduced(features) * weights.sqrt()
+            own, shared = self.tensors, self.tensors[self.REDUCED].T @ new
+            upper = torch.cat([own[self.INNER], shared], 1)
+            lower = torch.cat([shared.T, new.T @ new], 1)
+            self.tensors |= {
+                self.REDUCED: torch.cat([own[self.REDUCED], new], 1),
+                self.INNER: torch.cat([upper, lower]),
+                self.TARGETS: with_rows(own[self.TARGETS], new * weights.sqrt(), labels),
+            }
+
+    def _start_block(self) -> None:
+        rows = self.rows_taken
+        solved = self.tensors.get(self.SOLVED)
+        chosen_at, strength = (0.0, 0.0) if solved is None else solved[1:].tolist()
+        sums = self.all_sums()
+        if rows >= 2 * chosen_at:
+            chosen_at, strength = float(rows), self.ridge or chosen_strength(sums)
+        state = torch.tensor([rows, chosen_at, strength], dtype=torch.float64)
+        self.tensors[self.SOLVED] = state
+        device = sums.counts.device
+        targets = torch.linalg.solve_triangular(self._factor(), sums.sums.T, upper=False)
+        self.tensors |= {
+            self.REDUCED: torch.zeros(len(targets), 0, dtype=torch.float64, device=device),
+            self.INNER: torch.zeros(0, 0, dtype=torch.float64, device=device),
+            self.TARGETS: targets,
+        }
+
+    def _factor(self) -> Tensor:
+        """L, which is made again rather than saved."""
+        gram, solved = self.tensors[self.SQUARES], self.tensors[self.SOLVED]
+        if self._made is None or self._made[0] is not gram or self._made[1] is not solved:
+            penalised = gram.clone()
+            penalised.diagonal().add_(float(solved[2]) * mean_square(gram.diagonal()))
+            self._made = gram, solved, torch.linalg.cholesky(penalised)
+        return self._made[2]
+
+    def _reduced(self, features: Tensor) -> Tensor:
+        columns = self.columns(features)
+        reduced: Tensor = torch.linalg.solve_triangular(self._factor(), columns.T, upper=False)
+        return reduced
+
+    def guess_for_step(self, features: Tensor, n_classes: int) -> Tensor:
+        """What the regression on all rows so far says."""
+        if not self.is_dear or not self.any_added:
+            return super().guess_for_step(features, n_classes)
+        return self._normalised(self._predicted(features)[0], n_classes)
+
+    def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
+        """Leave-one-out as least squares have it: (ŷ - h·y) / (1 - h) with the row's leverage h."""
+        if not self.is_dear or not self.any_added:
+            return None
+        scores, leverage = self._predicted(features)
+        own = F.one_hot(labels, scores.shape[1])
+        left_out = (scores - leverage * own) / (1 - leverage).clamp_min(1e-6)
+        return self._normalised(left_out, n_classes)
+
+    def _predicted(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores by all rows so far, and the leverage that each row would have among them."""
+        own, new = self.tensors, self._reduced(features)
+        reduced, targets = own[self.REDUCED], own[self.TARGETS]
+        scores, leverage = new.T @ targets, new.square().sum(0)[:, None]
+        if not reduced.shape[1]:
+            return scores, leverage
+        inner = own[self.INNER].clone()
+        inner.diagonal().add_(1.0)
+        shared = reduced.T @ new
+        weighted = solved(inner, torch.cat([reduced.T @ targets, shared], 1))
+        beside, from_shared = torch.split(weighted, [targets.shape[1], shared.shape[1]], 1)
+        return (
+            scores - shared.T @ beside,
+            leverage - (shared * from_shared).sum(0)[:, None],
+        )
+
+    def _normalised(self, scores: Tensor, n_classes: int) -> Tensor:
+        counts = self.class_counts()
+        return normalised(sharpness(counts) * scores + no_bias(counts), n_classes)
+
+
+def with_rows(targets: Tensor, reduced: Tensor, labels: Tensor) -> Tensor:
+    """Sums by class, in columns, with further rows."""
+    missing = max(int(labels.max()) + 1 - targets.shape[1], 0)
+    return F.pad(targets, (0, missing)).index_add_(1, labels, reduced)
+
+
+def chosen_strength(sums: Sums) -> float:
+    """The best candidate for these sums."""
+    values, vectors = torch.linalg.eigh(sums.squares)
+    parts = (vectors.T @ sums.sums.T).square().sum(1)
+    return best_strength(
+        values, parts, sums.rows, sums.weight, mean_square(sums.squares.diagonal())
+    )
+
+
+def mean_square(squares: Tensor) -> float:
+    """The unit of the penalty."""
+    return float(squares.mean()) or 1.0
+
+
+def sharpness(counts: Tensor) -> float:
+    """The factor on the regression's scores."""
+    return SHARPNESS + FOR_EACH_CLASS * math.log(max(int((counts > 0).sum()), 1))
+
+
+def best_strength(values: Tensor, parts: Tensor, rows: float, weight: float, unit: float) -> float:
+    """The candidate with the lowest error by generalised cross-validation.
+
+    That is leave-one-out averaged over all rotations of the rows, so sums are enough, and the
+    order of the rows does not matter (Golub, Heath and Wahba, 1979).
+
+    Args:
+        values: eigenvalues of the second moments.
+        parts: squared length of the targets' sums along each eigenvector.
+        rows: how many rows there are.
+        weight: what they weigh together.
+        unit: of the candidates.
+    """
+    real = values > NOTHING * float(values.abs().max())
+    values, parts = values[real], parts[real]
+    beyond = weight - float((parts / values).sum())  # what no regression can explain
+    beyond = beyond if beyond > 1e-9 * weight else 0.0
+
+    def error(strength: float) -> float:
+        kept = strength * unit / (values + strength * unit)
+        free = max(rows - len(values), 0.0) + float(kept.sum())
+        left = beyond + float((parts / values * kept.square()).sum())
+        return left / free**2 if free > 0 else math.inf
+
+    return min(STRENGTHS, key=error)

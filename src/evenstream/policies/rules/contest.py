@@ -1,0 +1,195 @@
+"""The network and closed forms side by side; the stream decides which of them is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from evenstream.bounds import Positive, Share
+from evenstream.core.outputs import InferenceContext, Outputs
+from evenstream.core.rows import Rows
+from evenstream.core.state import LearnerState
+from evenstream.core.step import Step
+from evenstream.policies.closed_forms import (
+    ClosedForm,
+    Discriminant,
+    ProjectedRidge,
+    Solution,
+)
+from evenstream.policies.rules.rule import InferenceRule, register_rule
+
+NETWORK, REPLAYED = "network", "replayed"
+SCALE_ROWS = 300
+"""Rows that decide about the scale of the columns for `ranpac`."""
+FEW_COLUMNS = 64
+"""Up to which half the random features will do."""
+
+
+class Asked(NamedTuple):
+    """Who is asked: a closed form with its solution, or the network (None)."""
+
+    form: ClosedForm | None
+    solution: Solution | None
+
+
+@register_rule("contest")
+@dataclass
+class Contest(InferenceRule):
+    """On flat inputs `slda` and `ranpac` learn beside the network, and the best of them is asked.
+
+    Each predicts every arriving row before anyone learns from it. Who was right more often is
+    asked, counted class by class, so that a frequent class does not decide alone. The network's
+    share is no higher than on the rows that it replays, which shows what it has forgotten; closed
+    forms forget nothing, and win unless the network is better by more than `margin`. Where inputs
+    are images, the network is asked.
+    """
+
+    margin: Share = 0.02
+    """By how much the network must be better."""
+    reach: Positive = 200
+    """Rows of each class that are looked back on; older ones fade."""
+    width: Positive = 2000
+    """Random features of `ranpac`; half as many for up to 64 columns."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forms: dict[str, ClosedForm] = {
+            "slda": Discriminant(),
+            "ranpac": ProjectedRidge(self.width, "columns", SCALE_ROWS),
+        }
+        self.inner = list(self.forms.values())
+        self._flat = False
+
+    def on_setup(self, learner: LearnerState) -> None:
+        """Closed forms look at flat inputs as they are, whatever the network makes of them."""
+        shape = learner.kind_of_inputs.shape
+        self._flat = len(shape) == 1
+        if not self._flat:
+            return
+        ridge = self.forms["ranpac"]
+        assert isinstance(ridge, ProjectedRidge)
+        if shape[0] <= FEW_COLUMNS:
+            ridge.width = max(self.width // 2, 1)
+        for form in self.forms.values():
+            form.begin(learner, shape[0])
+
+    # ---- who is right -------------------------------------------------------------------------
+
+    def before_update(self, step: Step) -> None:
+        """Let everyone predict the arriving rows, and count who is right about which class."""
+        if not self._flat or not step.known or step.again:
+            return
+        rows, y = step.incoming.plain().flatten(1), step.incoming.y
+        guesses = {
+            name: form.guess_for_step(rows, step.n_classes) for name, form in self.forms.items()
+        }
+        fair = y < step.known  # nobody can be right about a class that has just arrived
+        logits = step.logits_of(step.incoming)
+        guesses[NETWORK] = step.plain_outputs().logits if logits is None else logits
+        for name, guess in guesses.items():
+            self._count(name, guess[:, : step.known].argmax(1)[fair] == y[fair], y[fair])
+        for group in step.groups:
+            if group.slots is not None and len(group):
+                self._count_replayed(step, group)
+
+    def _count_replayed(self, step: Step, group: Rows) -> None:
+        """What is known of all that came before: closed forms predict a row as if they had not it.
+
+        The network cannot, so that this flatters it.
+        """
+        guesses = {NETWORK: step.logits_of(group)}
+        rows = group.plain().flatten(1)
+        for name, form in self.forms.items():
+            guesses[name] = form.guess_left_out(rows, group.y, step.n_classes)
+        for name, guess in guesses.items():
+            if guess is not None:
+                self._count(f"{REPLAYED} {name}", guess.argmax(1) == group.y, group.y)
+
+    def _count(self, name: str, right: Tensor, y: Tensor) -> None:
+        new = torch.zeros(2, int(y.max()) + 1 if len(y) else 0, dtype=torch.float64)
+        new[0].index_add_(0, y.cpu(), torch.ones(len(y), dtype=torch.float64))
+        new[1].index_add_(0, y.cpu(), right.cpu().double())
+        before = self.tensors.get(name, new[:, :0])
+        size = max(before.shape[1], new.shape[1])
+        before, new = (torch.nn.functional.pad(t, (0, size - t.shape[1])) for t in (before, new))
+        self.tensors[name] = before * (1 - 1 / self.reach) ** new[0] + new
+
+    def shares(self) -> dict[str, float]:
+        """How often each was right about rows before it learned from them: the mean over classes.
+
+        The network's is no more than on replayed rows.
+        """
+        found = {n: _balanced(self.tensors[n]) for n in (*self.forms, NETWORK) if n in self.tensors}
+        kept = self.tensors.get(f"{REPLAYED} {NETWORK}")
+        if kept is not None and NETWORK in found:
+            found[NETWORK] = min(found[NETWORK], _balanced(kept))
+        return found
+
+    def best(self) -> str:
+        """Who is asked now.
+
+        Of the closed forms the one that is right more often about rows to come and about rows that
+        came, together; then the network, if it is better than that about rows to come.
+        """
+        if not self._flat:
+            return NETWORK
+        shares = self.shares()
+        replayed = [self.tensors.get(f"{REPLAYED} {name}") for name in self.forms]
+        merits = dict.fromkeys(self.forms, 0.0)
+        for name, counts in zip(self.forms, replayed, strict=True):
+            merits[name] += shares.get(name, 0.0)
+            if all(each is not None for each in replayed) and counts is not None:
+                merits[name] += _balanced(counts)
+        form = max(merits, key=lambda name: merits[name])
+        ahead = shares.get(NETWORK, 0.0) - shares.get(form, 0.0)
+        return NETWORK if ahead > self.margin else form
+
+    # ---- predicting ---------------------------------------------------------------------------
+
+    def after_step(self, step: Step) -> None:
+        """The closed forms learn the arriving rows."""
+        if self._flat and not step.again:
+            rows = step.incoming.plain().flatten(1)
+            for form in self.forms.values():
+                form.take(rows, step.incoming.y, step.incoming.weights)
+
+    def prepare(self, context: InferenceContext) -> Any:
+        """Who is asked, with the solution for all rows so far."""
+        form = self.forms.get(self.best())
+        return Asked(form, None if form is None else form.solution())
+
+    def prepare_for_step(self, context: InferenceContext) -> Any:
+        """Who is asked; closed forms have their own way where a solution is dear."""
+        return Asked(self.forms.get(self.best()), None)
+
+    def before_export(self) -> None:
+        """Whoever is asked has a solution."""
+        if self._flat:
+            for form in self.forms.values():
+                form.drop_rows()
+
+    def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """Log-probabilities by whoever is asked."""
+        asked: Asked = prepared
+        rows, n_classes = outputs.x.flatten(1), outputs.logits.shape[1]
+        if asked.form is None:
+            return outputs.logits.log_softmax(1)
+        if asked.solution is None:
+            return asked.form.guess_for_step(rows, n_classes)
+        return asked.form.log_probabilities(rows, asked.solution, n_classes)
+
+    def says(self) -> str | None:
+        """Who is asked now, and why."""
+        shares = self.shares()
+        if not shares:
+            return None
+        told = ", ".join(f"{name} {share:.0%}" for name, share in sorted(shares.items()))
+        return f"{self.best()} is asked; right about rows to come, class by class: {told}"
+
+
+def _balanced(counts: Tensor) -> float:
+    met = counts[0] > 0
+    return float((counts[1, met] / counts[0, met]).mean()) if bool(met.any()) else 0.0

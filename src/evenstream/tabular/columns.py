@@ -1,0 +1,415 @@
+"""The kinds of columns, and what each makes of its cells: a fixed number of inputs.
+
+Every cell is encoded by itself, so a row gives the same inputs in any batch and any process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import date, time
+from functools import cached_property
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstream.tabular.cells import (
+    ISO,
+    LARGEST,
+    MISSING,
+    TIME,
+    Style,
+    date_reader,
+    is_missing,
+    number_reader,
+    seconds_of,
+    seconds_of_stamp,
+    text_of,
+)
+
+Floats = NDArray[np.float64]
+Inputs = NDArray[np.float32]
+
+_DAY, _WEEK, _YEAR = 86_400.0, 7 * 86_400.0, 365.2425 * 86_400.0
+_WIDEST = 1 << 16
+_WORDS = re.compile(r"\w+")
+STAMP = "stamp"
+"""The form of dates that are numbers: seconds since 1970, or milli-, micro- or nanoseconds."""
+
+
+class BadCell(ValueError):
+    """A cell that its column cannot read, and which row it is in."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, and how its cells become inputs."""
+
+    name: str
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            kinds = _KINDS[str(field.type)]
+            value = getattr(self, field.name)
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                raise TypeError(f"{field.name} of column {self.name!r} is {value!r}")
+
+    @property
+    def width(self) -> int:
+        """Inputs that it gives."""
+        raise NotImplementedError
+
+    def read(self, cell: Any) -> Any:
+        """What a cell says: a number, NaN if it is missing, or text; `ValueError` if it cannot."""
+        raise NotImplementedError
+
+    def read_all(self, cells: Any) -> Sequence[Any] | Floats:
+        """The same of many cells at once, a list or an array; `BadCell` for the first bad one."""
+        found: list[Any] = []
+        for row, cell in enumerate(cells):
+            try:
+                found.append(self.read(cell))
+            except ValueError as error:
+                raise BadCell(row, str(error)) from None
+        return found
+
+    def encode(self, values: Sequence[Any] | Floats) -> Inputs:
+        """The inputs of cells that were read, a row for each."""
+        raise NotImplementedError
+
+    @property
+    def note(self) -> str:
+        """What a summary says about it."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        plain = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        return {"kind": self.kind, **plain}
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float, int),
+    "float | None": (float, int, type(None)),
+    "tuple[str, ...]": (tuple,),
+    "Style": (str,),
+}
+
+
+@dataclass(frozen=True)
+class Number(Column):
+    """A number or a truth value, as it is; one more input says where it was missing."""
+
+    fill: float | None = None
+    """What stands in for a missing number; None: a row without it cannot be used."""
+    flagged: bool = False
+    """Whether an input says that it is missing."""
+    style: Style = "point"
+    missing: tuple[str, ...] = ()
+    """Further words for a missing number, in lower case."""
+    kind: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.style not in get_args(Style) or (self.flagged and self.fill is None):
+            raise ValueError(f"column {self.name!r} is read in a way that does not exist")
+
+    @property
+    def width(self) -> int:
+        """Inputs that it gives."""
+        return 1 + self.flagged
+
+    @property
+    def plain(self) -> bool:
+        """Whether its input is the number itself and nothing else."""
+        return not self.flagged and self.style == "point" and not self.missing
+
+    @cached_property
+    def _reader(self) -> Callable[[str], float]:
+        return number_reader(self.style)
+
+    def read(self, cell: Any) -> float:
+        """The number in a cell, NaN if it is missing."""
+        return self.checked(self._number(cell))
+
+    def checked(self, value: float) -> float:
+        """The number, or NaN if missing ones are filled; `ValueError` if it cannot be used."""
+        if abs(value) <= LARGEST or (self.fill is not None and math.isnan(value)):
+            return value
+        why = "is missing" if math.isnan(value) else f"is {value}, too large for 32-bit floats"
+        raise ValueError(f"column {self.name!r} {why}; fill or drop it")
+
+    def _number(self, cell: Any) -> float:
+        if isinstance(cell, str):
+            word = cell.strip().lower()
+            if word in MISSING or word in self.missing:
+                return math.nan
+        elif is_missing(cell):
+            return math.nan
+        try:
+            return self._reader(cell) if isinstance(cell, str) else float(cell)
+        except OverflowError:
+            return math.inf
+        except (ValueError, TypeError):
+            raise ValueError(
+                f"column {self.name!r} is {str(cell)[:60]!r}, not a number; correct it, leave the "
+                "row out with --corrupt skip, or read the column differently from the beginning: "
+                "--categorical, --text or --ignore NAME"
+            ) from None
+
+    def read_all(self, cells: Any) -> Sequence[float] | Floats:
+        """Many cells at once; an array at the speed of arrays."""
+        if not (isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf"):
+            return super().read_all(cells)
+        values = cells.astype(np.float64)
+        usable = np.abs(values) <= LARGEST
+        if self.fill is not None:
+            usable |= np.isnan(values)
+        if not usable.all():
+            row = int(np.argmin(usable))
+            raise BadCell(
+                row, f"column {self.name!r} is missing or not finite ({values[row]}); fill or drop"
+            )
+        return values
+
+    def encode(self, values: Sequence[Any] | Floats) -> Inputs:
+        """The number, and whether it was missing."""
+        found = np.asarray(values, np.float64)
+        gaps = np.isnan(found)
+        x = np.empty((len(found), self.width), np.float32)
+        x[:, 0] = np.where(gaps, 0.0 if self.fill is None else self.fill, found)
+        if self.flagged:
+            x[:, 1] = gaps
+        return x
+
+    @property
+    def note(self) -> str:
+        """What a summary says about it."""
+        said = []
+        if self.style != "point":
+            said.append(f"written like {'1.234,5' if self.style == 'comma' else '1,234.5'}")
+        if self.missing:
+            said.append(f"{' and '.join(map(repr, self.missing))} count as missing")
+        if self.flagged:
+            said.append(f"missing: {self.fill:g} and a flag")
+        return "; ".join(said)
+
+
+@dataclass(frozen=True)
+class Date(Column):
+    """A date, a time or both: how late it is, and where in the year, the week and the day."""
+
+    form: str = ISO
+    origin: float = 0.0
+    """Seconds since 1970 from which years are counted."""
+    dated: bool = True
+    """Whether there are days, or times of the day only."""
+    timed: bool = False
+    """Whether there are times of the day."""
+    flagged: bool = False
+    missing: tuple[str, ...] = ()
+    kind: ClassVar[str] = "date"
+
+    @property
+    def width(self) -> int:
+        """Inputs that it gives."""
+        return 5 * self.dated + 2 * self.timed + self.flagged
+
+    @cached_property
+    def _reader(self) -> Callable[[str], Any]:
+        return date_reader(self.form)
+
+    def read(self, cell: Any) -> float:
+        """Seconds since 1970, NaN if it is missing."""
+        if isinstance(cell, str):
+            cell = cell.strip()
+            if cell.lower() in MISSING or cell.lower() in self.missing:
+                return math.nan
+        elif is_missing(cell):
+            return math.nan
+        try:
+            return self._seconds(cell)
+        except (ValueError, TypeError, OverflowError):
+            raise ValueError(
+                f"column {self.name!r} is {str(cell)[:60]!r}, not a date or time {self._like}; "
+                "correct it, or leave the row out with --corrupt skip"
+            ) from None
+
+    def _seconds(self, cell: Any) -> float:
+        if isinstance(cell, (date, time)):
+            return seconds_of(cell)
+        if self.form == STAMP or not isinstance(cell, str):
+            seconds = seconds_of_stamp(float(cell))
+            if math.isinf(seconds):
+                raise ValueError("no such moment")
+            return seconds
+        return seconds_of(self._reader(cell))
+
+    @property
+    def _like(self) -> str:
+        known = {ISO: "as in 2024-01-31", TIME: "as in 14:30", STAMP: "in seconds since 1970"}
+        return known.get(self.form, f"as in {self.form}")
+
+    def read_all(self, cells: Any) -> Sequence[float] | Floats:
+        """Many cells at once; an array at the speed of arrays."""
+        if not (isinstance(cells, np.ndarray) and cells.dtype.kind == "M"):
+            return super().read_all(cells)
+        seconds = cells.astype("datetime64[us]").astype(np.int64) / 1e6
+        return np.where(np.isnat(cells), np.nan, seconds)
+
+    def encode(self, values: Sequence[Any] | Floats) -> Inputs:
+        """Years since the origin, and places on circles; zeros for a missing one."""
+        seconds = np.asarray(values, np.float64)
+        gaps = np.isnan(seconds)
+        seconds = np.where(gaps, self.origin, seconds)
+        parts = []
+        if self.dated:
+            days = np.floor(seconds / _DAY) * _DAY
+            parts += [(seconds - self.origin) / _YEAR, *_circle(days, _YEAR), *_circle(days, _WEEK)]
+        if self.timed:
+            parts += _circle(seconds, _DAY)
+        x = np.stack(parts, 1)
+        x[gaps] = 0
+        return np.column_stack([x, gaps] if self.flagged else [x]).astype(np.float32)
+
+    @property
+    def note(self) -> str:
+        """What a summary says about it."""
+        parts = ["trend", "season", "weekday"] * self.dated + ["time of day"] * self.timed
+        read = {ISO: "", TIME: "", STAMP: "a number; "}.get(self.form, f"read as {self.form}; ")
+        return read + ", ".join(parts)
+
+
+def _circle(seconds: Floats, period: float) -> list[Floats]:
+    angle = 2 * np.pi * (seconds / period % 1)
+    return [np.sin(angle), np.cos(angle)]
+
+
+@dataclass(frozen=True)
+class Category(Column):
+    """One of many words, known in advance or not: hashed to an input, which is 1 or -1."""
+
+    inputs: int = 8
+    seed: int = 0
+    """Of the hash, chosen so that the words of the first rows fall on inputs of their own."""
+    numbers: bool = False
+    """Whether the words are numbers, so that 3 and 3.0 are the same."""
+    kind: ClassVar[str] = "category"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.inputs <= _WIDEST:
+            raise ValueError(f"column {self.name!r} cannot have {self.inputs} inputs")
+
+    @property
+    def width(self) -> int:
+        """Inputs that it gives."""
+        return self.inputs
+
+    def read(self, cell: Any) -> str:
+        """The word; a missing one is a word, too."""
+        word = text_of(cell) or ""
+        if self.numbers and word:
+            try:
+                value = float(word)
+                return str(int(value)) if value.is_integer() else repr(value)
+            except (ValueError, OverflowError):
+                pass
+        return word
+
+    def encode(self, values: Sequence[Any] | Floats) -> Inputs:
+        """1 or -1 at the word's input, zeros elsewhere."""
+        places, signs = hashed(values, self.seed, self.inputs)
+        x = np.zeros((len(places), self.inputs), np.float32)
+        x[np.arange(len(places)), places] = signs
+        return x
+
+    @property
+    def note(self) -> str:
+        """What a summary says about it."""
+        return f"hashed to {self.inputs} inputs"
+
+
+def hashed(words: Sequence[Any] | Floats, seed: int, inputs: int) -> tuple[Any, Any]:
+    """The input of each word, and its sign; as in scikit-learn's `FeatureHasher`."""
+    from sklearn.utils import murmurhash3_32
+
+    found = [murmurhash3_32(word.encode(errors="replace"), seed) for word in words]
+    hashes = np.array(found, np.int64)
+    return np.abs(hashes) % inputs, np.where(hashes < 0, -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Text(Column):
+    """Free text as hashed counts of its words, of length 1; a missing one is all zeros."""
+
+    inputs: int = 256
+    unit: str = "word"
+    """What is counted: word, or character for scripts without spaces."""
+    kind: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.inputs <= _WIDEST or self.unit not in ("word", "character"):
+            raise ValueError(f"column {self.name!r} is read in a way that does not exist")
+
+    @property
+    def width(self) -> int:
+        """Inputs that it gives."""
+        return self.inputs
+
+    def read(self, cell: Any) -> str:
+        """The text, empty if it is missing."""
+        return text_of(cell) or ""
+
+    @cached_property
+    def _hasher(self) -> Any:
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        split = _words if self.unit == "word" else _characters
+        return HashingVectorizer(n_features=self.inputs, analyzer=split, norm=None)
+
+    def encode(self, values: Sequence[Any] | Floats) -> Inputs:
+        """Counts of words, divided by their length as a vector."""
+        counts = self._hasher.transform(values).toarray()
+        length = np.sqrt((counts**2).sum(1, keepdims=True))
+        x: Inputs = (counts / np.maximum(length, 1.0)).astype(np.float32)
+        return x
+
+    @property
+    def note(self) -> str:
+        """What a summary says about it."""
+        return f"{self.unit}s hashed to {self.inputs} inputs"
+
+
+def _words(text: str) -> list[str]:
+    return _WORDS.findall(text.lower())
+
+
+def _characters(text: str) -> list[str]:
+    """Characters and pairs of them."""
+    plain = "".join(_words(text))
+    return [*plain, *map("".join, itertools.pairwise(plain))]
+
+
+COLUMNS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Date, Category, Text)}
+
+
+def column_from_state(state: dict[str, Any]) -> Column:
+    """The inverse of `Column.state`, also after a way through JSON."""
+    values: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in state.items() if k != "kind"
+    }
+    return COLUMNS[state["kind"]](**values)
