@@ -199,6 +199,13 @@ def test_a_file_can_say_how_many_runs_there_are_at_once(read):
         read(jobs=-1)
 
 
+def test_seeds_can_begin_elsewhere(read):
+    experiment = read(first_seed=100)
+    assert [run.seed for run in experiment.configs(experiment.cells()[0])] == [100, 101]
+    with pytest.raises(InputError, match="first_seed"):
+        read(first_seed=-1)
+
+
 def test_a_baseline_is_of_the_grid(read):
     assert read(baseline={"method": "er"}).baseline == {"method": "er"}
     with pytest.raises(InputError, match="unknown method in baseline 'mir'; known: er, er-las"):

@@ -101,6 +101,8 @@ class Experiment:
     """Times the image passes of ER-LAS that a method may take; reports mark what takes more."""
     jobs: int = 0
     """How many runs at the same time at most; 0: as many as the command asks for."""
+    first_seed: int = 0
+    """The seed of each cell's first run; the others count up from it."""
 
     @property
     def scale_names(self) -> list[str]:
@@ -160,10 +162,11 @@ class Experiment:
     def configs(
         self, cell: Cell, scale: str | None = None, seeds: int | None = None
     ) -> list[RunConfig]:
-        """The runs of a cell, one for each seed: 0, 1, 2, ..."""
+        """The runs of a cell, one for each seed: `first_seed`, the next, ..."""
         scaled, values = self.at(scale), _resolve(self.given(cell, scale))
-        first = RunConfig.from_values(Path(self.name), {**values, "seed": 0})
-        return [replace(first, seed=n) for n in range(scaled.seeds if seeds is None else seeds)]
+        first = RunConfig.from_values(Path(self.name), {**values, "seed": self.first_seed})
+        count = scaled.seeds if seeds is None else seeds
+        return [replace(first, seed=self.first_seed + n) for n in range(count)]
 
 
 def check_options(runs: Iterable[RunConfig]) -> None:

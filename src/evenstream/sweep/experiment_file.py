@@ -34,13 +34,13 @@
 
 A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. Of several settings the
 last counts, in this order: the stream's protocol, `[settings]`, those of the scale, the keys of the
-cell, each `[[when]]` that matches. Four more entries are optional: `source`, what the experiment
-reproduces, `base`, what its own scale is called ("full"), `baseline`, values of the grid that
-reports compare the others with (`{ method = "er" }`), and `jobs`, how many runs there may be at the
-same time, whatever the command says (1 where times are compared). A fifth, `budget = "1.1x"`, lets
-reports mark what takes more image passes than so many times those of ER-LAS. Only the grid is
-needed: `name` is that of the file otherwise, `title` the name, and the rest is 5 seeds, A_T and
-F_T, and a row for each method. Scales are named like experiments.
+cell, each `[[when]]` that matches. More entries are optional: `first_seed`, where the seeds of each
+cell begin (0), `source`, what the experiment reproduces, `base`, what its own scale is called
+("full"), `baseline`, values of the grid that reports compare the others with (`{ method = "er" }`),
+`jobs`, how many runs there may be at the same time, whatever the command says (1 where times are
+compared), and `budget`, as in "1.1x": reports mark what takes more image passes than so many times
+those of ER-LAS. Only the grid is needed: `name` is that of the file otherwise, `title` the name,
+and the rest is 5 seeds, A_T and F_T, and a row for each method. Scales are named like experiments.
 `weights = "?"` stands for a file that the command names with `--weights`.
 """
 
@@ -95,7 +95,7 @@ def read_experiment(file: Traversable) -> Experiment:
 
 _ENTRIES = {
     "name": str, "title": str, "source": str, "base": str, "seeds": int, "jobs": int,
-    "budget": str,
+    "budget": str, "first_seed": int,
     "metrics": list, "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list,
     "cell": list, "skip": list, "scale": dict,
 }  # fmt: skip
@@ -126,6 +126,7 @@ def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
         source=values.get("source", ""),
         baseline=_baseline(values.get("baseline", {}), grid),
         jobs=values.get("jobs", 0),
+        first_seed=values.get("first_seed", 0),
         budget=read_budget(values["budget"]) if "budget" in values else None,
     )
 
@@ -242,6 +243,8 @@ def _check(experiment: Experiment) -> None:
     _check_choice("rows", experiment.rows, tuple(experiment.grid))
     if experiment.jobs < 0:
         raise InputError("jobs must be 1 or more, or 0 for as many as the command asks for")
+    if experiment.first_seed < 0:
+        raise InputError("first_seed must be 0 or more")
     _check_name("base", experiment.base)
     for scale in experiment.scales:
         _check_name("the name of a scale", scale)
