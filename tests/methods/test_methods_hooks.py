@@ -11,6 +11,8 @@ from evenstream import Learner
 from evenstream.core.memory import X, Y
 from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods.er import ER
+from evenstream.policies.rules import ArgMax
+from evenstream.policies.storing import BalancedReservoir, Reservoir
 from tests.helpers.own_methods import NAMES, OPTIMIZERS, Teacher, named
 from tests.helpers.small_streams import (
     DIM,
@@ -284,3 +286,59 @@ def test_a_failure_in_the_last_hook_of_a_step_leaves_no_trace(spec, monkeypatch)
     assert learner.fingerprint() == before
     learner.learn(x, labels)
     assert learner.fingerprint() == feed(small(spec), class_stream(4)).fingerprint()
+
+
+def failing(*args):
+    raise MemoryError
+
+
+class AfterStep:
+    after_step = failing
+
+
+class FullReservoir(Reservoir):
+    place = failing
+
+
+class FailingRule(AfterStep, ArgMax):
+    pass
+
+
+class FailingER(AfterStep, ER):
+    pass
+
+
+class ChoosyER(ER):
+    stored_rows = failing
+
+
+@pytest.mark.parametrize(
+    ("method", "policies"),
+    [
+        (ER(), {"storing": FullReservoir()}),
+        (ER(), {"predict": FailingRule()}),
+        (FailingER(), {}),
+        (ChoosyER(), {}),
+    ],
+    ids=["storing", "rule", "method", "stored rows"],
+)
+def test_what_comes_after_the_update_is_taken_to_fail(method, policies):
+    learner = Learner(method, "mlp", memory=10, seed=0, **policies)
+    x, labels = class_stream(4)[0]
+    learner.prepare(x)
+    before = learner.fingerprint()
+    with pytest.raises(MemoryError):
+        learner.learn(x, labels)
+    assert learner.fingerprint() == before
+
+
+def test_who_cannot_fail_after_the_update_says_so():
+    class Careful(FailingER):
+        may_refuse_late = False
+
+    class Bold(Careful):
+        after_step = failing
+
+    declared = [ER, FailingER, Careful, Bold, Reservoir, FullReservoir, BalancedReservoir]
+    late = [cls.may_refuse_late for cls in declared]
+    assert late == [False, True, False, True, False, True, True]

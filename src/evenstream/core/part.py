@@ -37,6 +37,15 @@ class Part:
 
     moves_weights: ClassVar[bool] = False
     """Whether `after_step` changes its modules' weights in place (moving averages)."""
+    may_refuse_late: ClassVar[bool] = False
+    """Whether it may refuse a step whose weights are updated, which must then be put back.
+
+    A class that writes a hook for that time (`after_step`) is taken to, unless it says False.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Assume that what comes after the update can fail."""
+        declare_late(cls, "after_step")
 
     def __init__(self) -> None:
         self.in_use = False
@@ -128,6 +137,16 @@ class Part:
         for name, optimizer in self.optimizers.items():
             load_optimizer_state(optimizer, state["optimizers"][name])
         self.tensors = {n: t.to(learner.device, copy=True) for n, t in state["tensors"].items()}
+
+
+def declare_late(cls: type, *hooks: str) -> None:
+    """Let a class that writes a hook of the time after the update say `may_refuse_late`."""
+    for base in cls.__mro__:
+        if "may_refuse_late" in vars(base):
+            return
+        if any(hook in vars(base) for hook in hooks):
+            cls.may_refuse_late = True  # type: ignore[attr-defined]
+            return
 
 
 def copied_weights(module: nn.Module) -> dict[str, Any]:

@@ -18,6 +18,14 @@ from evenstream.core.state import LearnerState
 from evenstream.errors import InputError
 
 
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """A view in the network, whose features several exits ask for one after the other."""
+
+    x: Tensor
+    features: Tensor
+
+
 @dataclass(frozen=True)
 class StepResult:
     """What `Learner.learn` says about a step."""
@@ -90,11 +98,11 @@ class Step:
         self.notes: dict[str, Any] = {}
         self.outputs: Outputs | None = None
         self.again = False
-        self._logits: dict[int, Tensor] = {}
+        self._logits: dict[Rows, Tensor] = {}
         self._joint: Tensor | None = None
         self.exit: int | None = None
         """Of a network with several exits, the one whose logits `net` gives; None: their mean."""
-        self._features: dict[int, tuple[Tensor, Tensor]] = {}
+        self._forwards: list[Forward] = []
         self._labels: Tensor | None = None
         if WEIGHT in incoming.fields:
             self.remember(**{WEIGHT: incoming.fields[WEIGHT]})
@@ -147,29 +155,31 @@ class Step:
             logits = self.network.logits(features)
             self._note(x, logits.detach())
             return features, logits
-        features = self._features_once(x)
+        features = self._forward(x).features
         if self.exit == self.network.exits - 1:
             self._note(x, self.network.head(features.detach(), self.network.width).detach())
         return features, self.network.exit_logits(self.exit, features)
 
-    def _features_once(self, x: Tensor) -> Tensor:
-        """Features of a view that several exits ask for, one after the other."""
-        if id(x) not in self._features:
-            self._features[id(x)] = x, self.network.features(x)
-        return self._features[id(x)][1]
+    def _forward(self, x: Tensor) -> Forward:
+        """The forward of this very view, made when it is first asked for."""
+        for made in self._forwards:
+            if made.x is x:
+                return made
+        self._forwards.append(Forward(x, self.network.features(x)))
+        return self._forwards[-1]
 
     def _note(self, x: Tensor, logits: Tensor) -> None:
         """Remember the logits of a view of this step's rows."""
         if x is self._joint:
             parts = torch.split(logits, [len(group) for group in self.groups])
-            self._logits.update(zip(map(id, self.groups), parts, strict=True))
+            self._logits.update(zip(self.groups, parts, strict=True))
         for rows in (self.incoming, *self.groups):
             if x is rows.made:
-                self._logits[id(rows)] = logits
+                self._logits[rows] = logits
 
     def note_logits(self, rows: Rows, logits: Tensor) -> None:
         """Logits of rows that a method has without `net`, so that nobody computes them again."""
-        self._logits[id(rows)] = logits
+        self._logits[rows] = logits
 
     def plain_outputs(self) -> Outputs:
         """What the network makes of the incoming rows, un-augmented and in eval mode, made once."""
@@ -184,7 +194,7 @@ class Step:
 
     def logits_of(self, rows: Rows) -> Tensor | None:
         """The logits that a group of this step's rows had in the forward of its view, if any."""
-        return self._logits.get(id(rows))
+        return self._logits.get(rows)
 
     def ce(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The method's cross-entropy term: plain, or logit adjusted for its `-las` form.

@@ -92,7 +92,7 @@ class Trained:
             make_plain(self.optimizer)
 
     @property
-    def may_refuse(self) -> bool:
+    def may_refuse_late(self) -> bool:
         """Whether an optimiser or scheduler is at work that may fail with the step half made."""
         return self._scheduler is not None or type(self.optimizer) not in USUAL
 

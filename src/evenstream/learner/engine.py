@@ -21,7 +21,7 @@ from evenstream.core.labels import Label, LabelMap
 from evenstream.core.memory import WEIGHT, Placement, X, Y
 from evenstream.core.optimizers import OptimizerFactory
 from evenstream.core.outputs import InferenceContext, outputs
-from evenstream.core.part import Part, TaskData
+from evenstream.core.part import TaskData
 from evenstream.core.progress import Waiting
 from evenstream.core.rows import Rows
 from evenstream.core.state import LearnerState
@@ -31,10 +31,8 @@ from evenstream.errors import InputError
 from evenstream.learner.arrival import Arrival
 from evenstream.learner.building import build_classifier
 from evenstream.learner.front import Front
-from evenstream.methods import Method
 from evenstream.options import Options
 from evenstream.policies.rules import ArgMax
-from evenstream.policies.storing import Reservoir
 
 log = logging.getLogger(__name__)
 
@@ -240,11 +238,8 @@ class Engine(LearnerState):
 
     def _may_fail_later(self) -> bool:
         """Whether something after the main update could still refuse the step."""
-        if self.trained.may_refuse:
-            return True
-        hooked = any(type(part).after_step is not Part.after_step for part in self._parts)
-        chooses = type(self.method).stored_rows is not Method.stored_rows
-        return hooked or chooses or type(self.composition.storing) is not Reservoir
+        late = [part.may_refuse_late for part in self._parts]
+        return any(late) or self.trained.may_refuse_late or self.composition.storing.may_refuse_late
 
     def _store(self, arrival: Arrival) -> None:
         """Offer the incoming rows (or those the method chose) to the memory."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evenstream.bounds import check_options
 from evenstream.core.heads import Head, Linear
-from evenstream.core.part import Part
+from evenstream.core.part import Part, declare_late
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.errors import InputError, shown
@@ -47,9 +47,12 @@ class Method(Part):
     """Whether the logits are what the criterion makes them; False if another loss shapes them."""
     if_not_finite: ClassVar[str] = "Lower the learning rate"
     """What to do first when the loss is not finite."""
+    may_refuse_late: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """A method that is not registered is called like its class, not like the one it extends."""
+        super().__init_subclass__()
+        declare_late(cls, "stored_rows")
         cls.name = cls.__dict__.get("name", cls.__name__)
 
     def __post_init__(self) -> None:

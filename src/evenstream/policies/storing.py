@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from torch import Generator, Tensor
 
 from evenstream.core.classes import pad_classes
 from evenstream.core.memory import Memory, Placement, Y
+from evenstream.core.part import declare_late
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 
@@ -32,6 +35,13 @@ Counts = NDArray[np.int64]
 class Storing:
     """Decides where rows go; the learner writes them."""
 
+    may_refuse_late: ClassVar[bool] = True
+    """Whether `place` may refuse rows, after the weights were updated: they must be put back."""
+
+    def __init_subclass__(cls) -> None:
+        """Assume that a `place` of one's own can fail."""
+        declare_late(cls, "place")
+
     def place(self, step: Step, rows: Rows) -> Placement:
         """Choose slots for the offered rows, in arrival order."""
         raise NotImplementedError
@@ -39,6 +49,8 @@ class Storing:
 
 class Reservoir(Storing):
     """Every sample seen so far is in memory with the same probability."""
+
+    may_refuse_late = False
 
     def place(self, step: Step, rows: Rows) -> Placement:
         """Draw the slots."""
