@@ -7,7 +7,7 @@ SIZE ?= 1
 SEED ?= 0
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: help demo test test-slow campaign lint docs bench bench-full clean
+.PHONY: help demo test test-slow campaign lint docs docs-check bench bench-full clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: $(READY)  ## ruff, mypy, and the layers of pyproject.toml
 
 docs: $(READY)  ## the documentation site, into site/; fails on a broken link
 	$(BIN)/python -m tools.website
+
+docs-check: docs  ## open every page in Chromium: axe-core, and nothing wider than the screen
+	$(BIN)/python -m tools.website.inspect_site
 
 bench: $(READY)  ## speed as ratios measured side by side, beside the targets
 	$(BIN)/python -m benchmarks

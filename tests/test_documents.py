@@ -109,6 +109,11 @@ def test_files_that_are_named_in_the_source_exist():
     assert not [name for name in named if not (ROOT / name).is_file()]
 
 
+def test_help_and_errors_name_no_file_that_a_wheel_lacks():
+    for path in (ROOT / "src" / "evenstream" / "cli").rglob("*.py"):
+        assert not re.findall(r"docs/[\w/.-]+", path.read_text(encoding="utf-8")), path
+
+
 def run_as_module(source, folder, name):
     path = folder / f"{name}.py"
     path.write_text(source, encoding="utf-8")

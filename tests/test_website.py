@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import evenstream
 from evenstream.methods import METHODS
+from tools.website.inspect_site import browser, check_page, open_page, page_names, served
 from tools.website.las_figure import draw_las
 from tools.website.links import broken_links
 from tools.website.method_pages import link_methods, method_pages, slug
@@ -102,6 +104,25 @@ def test_bars_in_cells_do_not_make_columns():
 def test_the_figure_is_the_same_each_time(tmp_path):
     first, again = (draw_las(tmp_path / name).read_bytes() for name in ("a", "b"))
     assert first == again and b"softmax" in first
+
+
+AXE_THAT_FINDS_NOTHING = "window.axe = {run: async () => ({violations: []})}"
+
+
+@pytest.mark.skipif(shutil.which("chromedriver") is None, reason="no Chromium here")
+def test_a_page_wider_than_the_screen_is_found(tmp_path):
+    (tmp_path / "wide").mkdir()
+    (tmp_path / "index.html").write_text("<!DOCTYPE html><p>narrow")
+    (tmp_path / "wide" / "index.html").write_text('<!DOCTYPE html><p style="width:500px">wide')
+    assert page_names(tmp_path, []) == ["", "wide/"] and page_names(tmp_path, ["/"]) == [""]
+    with served(tmp_path) as address, browser() as chrome:
+        found = []
+        for page in page_names(tmp_path, []):
+            open_page(chrome, f"{address}/{page}", 390, "dark")
+            found += check_page(chrome, page, "390 dark", AXE_THAT_FINDS_NOTHING)
+    assert [(finding.page, finding.rule, finding.serious) for finding in found] == [
+        ("wide/", "width", True)
+    ]
 
 
 def test_broken_links_are_found(tmp_path):

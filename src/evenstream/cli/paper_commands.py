@@ -164,7 +164,7 @@ def report(
 ) -> int:
     """Put finished runs beside the paper's numbers: Markdown, CSV, LaTeX and one HTML page.
 
-    Example: evenstream paper report --runs docs/results --out out/paper-report
+    Example: evenstream paper report --runs out/my-runs --out out/paper-report
 
     Says for each number whether it is better or worse than the paper's beyond the noise, and at
     which scale it was made. A run counts wherever it is and whichever command made it.

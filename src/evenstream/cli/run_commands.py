@@ -214,6 +214,7 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
         TimeRemainingColumn,
     )
 
+    from evenstream.extras import MissingExtra
     from evenstream.report import write_report
     from evenstream.report.comparison.summary import render_table, write_summary
     from evenstream.report.formats import plain
@@ -247,7 +248,10 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
             console.print(table)
         for statement in online_statements(comparison, folder):
             _say(console, f"A_AUC {statement}")
-        _say(console, f"report: {write_report(folder)}")
+        try:
+            _say(console, f"report: {write_report(folder)}")
+        except MissingExtra as error:  # the runs are done, and the table is printed
+            say_error(f"no report: {error}, then `evenstream report {shlex.quote(str(folder))}`")
     if errors:
         again = f"`{resume_command(folder)}` tries again"
         say_error(f"error: {len(errors)} of {total} runs failed; {again}")

@@ -30,8 +30,8 @@ class RunFlags:
     stream: Annotated[str, tyro.conf.arg(metavar="STREAM")] = "c-digits"
     """A stream's name (see `evenstream streams`), or the path of a file or folder of data."""
     protocol: Literal["online", "offline"] = "online"
-    """online: each sample is seen once (some methods look at a task again when it ends, see
-    docs/methods/index.md). offline: 50 epochs a task and a memory of 100."""
+    """online: each sample is seen once (`evenstream methods NAME` says if a method needs a second
+    pass when a task ends). offline: 50 epochs a task and a memory of 100."""
     inference: Annotated[
         str | None,
         tyro.conf.arg(metavar="RULE", help_behavior_hint="(default: the method's own)"),

@@ -71,7 +71,7 @@ class SweepOptions:
         str | None,
         tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the experiment's)"),
     ] = None
-    """What all runs start from (docs/how-to/pretraining.md); none: from scratch."""
+    """Weights that all runs start from (`evenstream pretrain` makes some); none: from scratch."""
     retries: int = 1
     """How often a run that fails is tried again."""
     keep: bool = False
@@ -96,9 +96,11 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
     Example: evenstream sweep tau.toml --jobs 4 --out out/store
 
-    Ctrl-C saves; the same command goes on exactly there, and leaves finished runs alone. Writes a
-    folder for each run, NAME.csv, which says what is where, and a report with tables and figures.
-    docs/how-to/sweeps.md explains the file.
+    The file needs no more than a [grid]: method = ["er", "er-las"], stream = ["c-digits"], and
+    whatever else should vary, such as memory = [100, 500] or "method:tau" = [0.5, 1].
+
+    Ctrl-C saves, and the same command continues from there; finished runs are not run again. You
+    get a folder for each run, NAME.csv, which lists them, and a report with tables and figures.
 
     Args:
         file: The experiment.

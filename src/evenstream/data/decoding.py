@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstream.extras import require
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -29,6 +31,7 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
     Whatever the file holds (grey, palette, CMYK, 16 bits, transparency) becomes 8-bit RGB. The
     format is told by the content, not by the name; the orientation noted in EXIF is not applied.
     """
+    require("PIL", "data", "Reading images")
     from PIL import Image, UnidentifiedImageError
 
     try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from evenstream.data.checked_files import AlteredFile
 from evenstream.data.registry import DatasetInfo, Download
 from evenstream.errors import DataError
+from evenstream.extras import require
 from evenstream.files import write_atomically
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def fetch(
     Raises:
         DataError: No address had the right file; the message says what each of them answered.
     """
+    require("requests", "data", "Downloading")
     import requests
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ was imported from there.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,9 +53,18 @@ def data_root(root: str | Path | None = None) -> Path:
     chosen = root or os.environ.get(ROOT_VARIABLE)
     if chosen:
         return with_home(chosen).absolute()
-    from platformdirs import user_cache_path
+    return _user_cache()
 
-    return user_cache_path("evenstream")
+
+def _user_cache() -> Path:
+    """Where programs of this system keep what can be fetched again."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "evenstream"
+    if sys.platform == "win32":
+        local = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        return local / "evenstream" / "evenstream" / "Cache"
+    given = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(given) if given else Path.home() / ".cache") / "evenstream"
 
 
 def verify(name: str, *, root: str | Path | None = None) -> list[FileStatus]:

@@ -186,8 +186,8 @@ def check_options(runs: Iterable[RunConfig]) -> None:
         if run.weights_sha256 == TO_BE_GIVEN:
             raise InputError(
                 "these runs start from weights: name the file with --weights (`evenstream "
-                "pretrain` makes one, see docs/how-to/pretraining.md), or say --weights none to "
-                "start from scratch, which is another experiment"
+                "pretrain` makes one), or say --weights none to start from scratch, which is "
+                "another experiment"
             )
         make_learner(run)
 

@@ -28,7 +28,8 @@ class ParquetFile(TableReader):
             from pyarrow import ArrowException, parquet
         except ImportError:
             raise DataError(
-                "Parquet files are read with pyarrow: pip install 'evenstream[parquet]'"
+                "Reading Parquet files needs pyarrow, which is not installed: "
+                "run pip install 'evenstream[parquet]'"
             ) from None
         self.row, self._file = 0, open_binary(path)
         with closing_on_error(self._file):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evenstream.extras import require
 from evenstream.report.charts.style import LIGHT, Colours
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ MARGINS = Margins()
 @contextlib.contextmanager
 def settings(**extra: str) -> Iterator[None]:
     """Draw with matplotlib's defaults and ours, whatever the user has configured."""
+    require("matplotlib", "report", "Drawing charts")
     import matplotlib
     import matplotlib.style
 

@@ -32,7 +32,7 @@ try:
     import ray
     from ray.exceptions import RayActorError, RayError
 except ImportError:
-    raise InputError("Ray is not here; `pip install 'evenstream[ray]'` brings it") from None
+    raise InputError("Ray is not installed; run pip install 'evenstream[ray]'") from None
 
 
 @contextmanager
