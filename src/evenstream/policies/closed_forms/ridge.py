@@ -39,6 +39,7 @@ class ProjectedRidge(RandomFeatures):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._made: tuple[Tensor, Tensor, Tensor] | None = None
+        self._prompt: tuple[Tensor, Solution] | None = None
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
@@ -133,6 +134,21 @@ class ProjectedRidge(RandomFeatures):
         columns = self.columns(features)
         reduced: Tensor = torch.linalg.solve_triangular(self._factor(), columns.T, upper=False)
         return reduced
+
+    def prompt_solution(self) -> Solution:
+        """The weights for all rows, with the penalty of those added so far."""
+        if not self.is_dear or not self.any_added:
+            return self.solution()
+        reduced, targets = self.tensors[self.REDUCED], self.tensors[self.TARGETS]
+        if self._prompt is None or self._prompt[0] is not targets:
+            inner = self.tensors[self.INNER].clone()
+            inner.diagonal().add_(1.0)
+            beside = targets - reduced @ solved(inner, reduced.T @ targets)
+            weight = torch.linalg.solve_triangular(self._factor().T, beside, upper=True)
+            counts, strength = self.class_counts(), float(self.tensors[self.SOLVED][2])
+            found = Solution(sharpness(counts) * weight, no_bias(counts), strength)
+            self._prompt = targets, found
+        return self._prompt[1]
 
     def guess_for_step(self, features: Tensor, n_classes: int) -> Tensor:
         """What the regression on all rows so far says."""

@@ -159,7 +159,7 @@ class Contest(InferenceRule):
     def prepare(self, context: InferenceContext) -> Any:
         """Who is asked, with the solution for all rows so far."""
         form = self.forms.get(self.best())
-        return Asked(form, None if form is None else form.solution())
+        return Asked(form, None if form is None else form.prompt_solution())
 
     def prepare_for_step(self, context: InferenceContext) -> Any:
         """Who is asked; closed forms have their own way where a solution is dear."""
