@@ -27,7 +27,7 @@ class FourierDiscriminant(RandomFeatures):
     def columns(self, features: Tensor) -> Tensor:
         """√(2/D)·cos(w·x + b): their inner product is the kernel, on average."""
         rows = self.scaled(features)
-        frequencies = self.tensors[self.PROJECTION].double()
+        frequencies = self.projection
         angles = rows @ frequencies * math.sqrt(2 * self.gamma / rows.shape[1])
         phases = 2 * torch.pi * self.tensors[self.OFFSET].double()
         return math.sqrt(2 / self.width) * torch.cos(angles + phases)

@@ -36,6 +36,10 @@ class RandomFeatures(ClosedForm):
     PROJECTION, OFFSET = "projection", "offset"
     CENTRE, SCALE = "centre", "scale"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._double: tuple[Tensor, Tensor] | None = None
+
     def begin(self, learner: LearnerState, features: int) -> None:
         """Draw the map, which never changes."""
         draw = make_generator(learner.options.seed, "random features")
@@ -43,6 +47,14 @@ class RandomFeatures(ClosedForm):
         self.tensors[self.PROJECTION] = projection.to(learner.device)
         self.tensors[self.OFFSET] = torch.rand(self.width, generator=draw).to(learner.device)
         super().begin(learner, features)
+
+    @property
+    def projection(self) -> Tensor:
+        """The map in float64; it is saved in half the room."""
+        drawn = self.tensors[self.PROJECTION]
+        if self._double is None or self._double[0] is not drawn:
+            self._double = drawn, drawn.double()
+        return self._double[1]
 
     @property
     def block(self) -> int:

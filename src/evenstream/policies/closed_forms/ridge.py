@@ -40,11 +40,12 @@ class ProjectedRidge(RandomFeatures):
         super().__post_init__()
         self._made: tuple[Tensor, Tensor, Tensor] | None = None
         self._prompt: tuple[Tensor, Solution] | None = None
+        self._guessed: tuple[Tensor, Tensor, Tensor] | None = None
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
         rows = self.scaled(features)
-        projected = rows @ self.tensors[self.PROJECTION].double()
+        projected = rows @ self.projection
         if self.scaling == "columns":
             spread = math.sqrt(rows.shape[1])
             projected = projected + spread * (2 * self.tensors[self.OFFSET].double() - 1)
@@ -131,8 +132,12 @@ class ProjectedRidge(RandomFeatures):
         return self._made[2]
 
     def _reduced(self, features: Tensor) -> Tensor:
+        """L⁻¹ times the columns; kept, since rows that are predicted are often learned next."""
+        factor, last = self._factor(), self._guessed
+        if last is not None and last[0] is factor and torch.equal(last[1], features):
+            return last[2]
         columns = self.columns(features)
-        reduced: Tensor = torch.linalg.solve_triangular(self._factor(), columns.T, upper=False)
+        reduced: Tensor = torch.linalg.solve_triangular(factor, columns.T, upper=False)
         return reduced
 
     def prompt_solution(self) -> Solution:
@@ -154,6 +159,7 @@ class ProjectedRidge(RandomFeatures):
         """What the regression on all rows so far says."""
         if not self.is_dear or not self.any_added:
             return super().guess_for_step(features, n_classes)
+        self._guessed = self._factor(), features.clone(), self._reduced(features)
         return self._normalised(self._predicted(features)[0], n_classes)
 
     def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
