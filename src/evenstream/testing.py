@@ -331,6 +331,46 @@ def _assert_undone(learner: Learner, hook: str, action: Callable[..., Any], *wha
     )
 
 
+def check_corrections(method: str) -> None:
+    """Classes are renamed, removed, merged and emptied; all that is kept by class follows.
+
+    What is left is told apart as before, a correction that fails leaves no trace, and the learner
+    goes on from a save as from where it is.
+    """
+    learner = feed(make_learner(method, momentum=0.9), toy_stream(SHORT))
+    if learner.in_task:
+        learner.end_task(toy_task(learner, learner.task))
+    rows = toy_stream(SHORT, seed=5)
+    others = [(x, y) for xs, ys in rows for x, y in zip(xs, ys, strict=True) if y != 7]
+    x = np.stack([row for row, _ in others])
+    before = learner.scores(x)
+    learner.rename("bolt", "renamed")
+    assert torch.equal(learner.scores(x), before), f"{method}: a new name changes predictions"
+    _assert_undone(learner, "regroup", learner.remove_class, 7)
+    kept = [index for index, label in enumerate(learner.labels) if label != 7]
+    learner.remove_class(7)
+    assert 7 not in learner.labels
+    now = learner.scores(x)
+    assert now.shape == (len(x), 3), f"{method}: a class that was removed has a score"
+    assert torch.equal(now.argmax(1), before[:, kept].argmax(1)), (
+        f"{method}: the classes that are left are told apart in another way"
+    )
+    learner.merge("renamed", True)
+    learner.forget(label=("gear", 2))
+    assert learner.predict_proba(x).shape == (len(x), 2)
+    counts = dict(zip(learner.labels, learner.memory.class_counts.tolist(), strict=False))
+    assert not counts.get(("gear", 2)), f"{method} has samples that were deleted"
+    twin = Learner.from_state(learner.state(), Backbone())
+    for each in (learner, twin):
+        if each.needs & NEEDS_TASKS:
+            each.start_task(LABEL_COUNTS, toy_task(each, 2))
+        for batch in toy_stream(6, classes=6, seed=3)[3:]:
+            each.learn(*batch)
+        if each.in_task:
+            each.end_task(toy_task(each, 2))
+    assert learner.fingerprint() == twin.fingerprint(), f"{method}: corrections are not all saved"
+
+
 def check_bfloat16(method: str) -> None:
     """It works under bfloat16 autocast, and the stored state stays finite."""
     learner = feed(make_learner(method, dtype="bfloat16"), toy_stream(6))
@@ -371,6 +411,7 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     check_inputs_stay,
     check_refusals_leave_no_trace,
     check_failed_task_hooks_leave_no_trace,
+    check_corrections,
     check_bfloat16,
     check_whole_head,
     check_boundaries,

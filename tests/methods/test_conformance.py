@@ -13,6 +13,7 @@ from evenstream.testing import (
     CHECKS,
     check_batchnorm_is_left_alone,
     check_boundaries,
+    check_corrections,
     check_failed_task_hooks_leave_no_trace,
     check_inputs_stay,
     check_long_stream,
@@ -57,6 +58,7 @@ NAMES = [name for name in method_names() if name not in ALIASES]
 SAME_CODE = {  # what the criterion has no part in: the plain form's code
     check_batchnorm_is_left_alone,
     check_boundaries,
+    check_corrections,
     check_failed_task_hooks_leave_no_trace,
     check_inputs_stay,
     check_memory_is_bounded,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from evenstream.core.edits import Regrouping
 from evenstream.core.heads import ExitsHead, GrowingHead
+from evenstream.core.optimizers import replace_parameter
 from evenstream.core.passes import Passes
 
 
@@ -107,6 +109,26 @@ def laid_out(x: Tensor, layout: torch.memory_format) -> Tensor:
 def frozen_copy(network: Classifier) -> Classifier:
     """A copy in eval mode without gradients: teachers, previous models."""
     return copy.deepcopy(network).eval().requires_grad_(False)
+
+
+def regroup_head(
+    module: Classifier | GrowingHead,
+    classes: Regrouping,
+    optimizers: Iterable[torch.optim.Optimizer],
+) -> None:
+    """Take a class out of a head, and out of what optimisers keep of it.
+
+    Of merged classes the one that stays keeps its row.
+    """
+    head = module.head if isinstance(module, Classifier) else module
+    old = head.weight, head.bias
+    kept = head.drop(classes.gone, classes.seen)
+    for before, after in zip(old, (head.weight, head.bias), strict=True):
+        if after is not before:
+            for optimizer in optimizers:
+                replace_parameter(optimizer, before, after, kept)
+    if isinstance(module, Classifier) and module.width is not None:
+        module.width = classes.count(module.width)
 
 
 @contextmanager

@@ -60,6 +60,24 @@ class GrowingHead(nn.Module):
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), weight]), trained)
         self.bias = nn.Parameter(torch.cat([self.bias.detach(), bias]), trained)
 
+    def drop(self, index: int, seen: int) -> Tensor:
+        """Take out a class; returns which old rows are left.
+
+        Later classes move up. Rows beyond the `seen` ones were made in advance: there stay as many,
+        drawn anew.
+        """
+        before = self.out_features
+        seen = min(seen, before)
+        if index >= seen:
+            return torch.arange(before)
+        kept = torch.tensor([row for row in range(seen) if row != index], dtype=torch.int64)
+        trained, rows = self.weight.requires_grad, kept.to(self.weight.device)
+        self.weight = nn.Parameter(self.weight.detach()[rows], trained)
+        self.bias = nn.Parameter(self.bias.detach()[rows], trained)
+        if before > seen:
+            self.grow(before)
+        return kept
+
     def _drawn(self, index: int) -> tuple[Tensor, Tensor]:
         """Weight and bias of a class, as one row each."""
         generator = make_generator(self.seed, "head", index)

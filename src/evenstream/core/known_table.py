@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from evenstream.core.stateful import WithoutClasses
 from evenstream.errors import InputError
 from evenstream.tabular import TableEncoder, TableRows, is_frame
 
 
-class KnownTable:
+class KnownTable(WithoutClasses):
     """The encoder of a learner's tables, None as long as there was none."""
 
     def __init__(self) -> None:

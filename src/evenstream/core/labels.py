@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from evenstream.bounds import is_whole
+from evenstream.core.edits import Compaction, Regrouping
 from evenstream.core.inputs import refuse_unusual
 from evenstream.errors import InputError, shown
 
@@ -118,15 +119,19 @@ def plain_counts(counts: Any) -> dict[Label, int]:
     return dict(zip(labels, map(int, counts.values()), strict=True))
 
 
-def _key(label: Label) -> Any:
+def label_key(label: Label) -> Any:
     """A dictionary key that keeps `True` and `1` apart, inside tuples too."""
     if isinstance(label, tuple):
-        return tuple(_key(part) for part in label)
+        return tuple(label_key(part) for part in label)
     return (type(label).__name__, label)
 
 
 class LabelMap:
-    """Class indices in order of arrival; never renumbered, so head rows never change meaning."""
+    """Class indices in order of arrival: the rows of the head.
+
+    New labels are appended in place. Where a label is renamed or goes, the list is a new one, so
+    that the one before is still there to go back to.
+    """
 
     def __init__(self, labels: Iterable[Label] = ()) -> None:
         self._labels: list[Label] = []
@@ -144,13 +149,13 @@ class LabelMap:
 
     def get(self, label: Label) -> int | None:
         """The class index of a label, or None if it was never seen."""
-        return self._index.get(_key(label))
+        return self._index.get(label_key(label))
 
     def add(self, labels: Sequence[Label]) -> list[int]:
         """Class indices of the labels; new ones are appended in the order they come."""
         indices = []
         for label in labels:
-            key = _key(label)
+            key = label_key(label)
             index = self._index.get(key)
             if index is None:
                 index = self._index[key] = len(self._labels)
@@ -172,15 +177,31 @@ class LabelMap:
         made[:] = labels
         return made
 
-    def mark(self) -> int:
-        """How many there are."""
-        return len(self._labels)
+    def rename(self, index: int, label: Label) -> None:
+        """Call a class by another label, which no other class has."""
+        self._set([label if place == index else old for place, old in enumerate(self)])
 
-    def restore(self, mark: int) -> None:
+    def regroup(self, classes: Regrouping) -> None:
+        """Leave out the label that goes."""
+        self._set([label for place, label in enumerate(self) if place != classes.gone])
+
+    def compact(self, slots: Compaction) -> None:
+        """Labels stay, whatever is stored of them."""
+
+    def _set(self, labels: list[Label]) -> None:
+        self._labels, self._index = [], {}
+        self.add(labels)
+
+    def mark(self) -> tuple[list[Label], dict[Any, int], int]:
+        """The list, and how long it is."""
+        return self._labels, self._index, len(self._labels)
+
+    def restore(self, mark: tuple[list[Label], dict[Any, int], int]) -> None:
         """Forget the labels that came since."""
-        for label in self._labels[mark:]:
-            del self._index[_key(label)]
-        del self._labels[mark:]
+        self._labels, self._index, count = mark
+        for label in self._labels[count:]:
+            del self._index[label_key(label)]
+        del self._labels[count:]
 
     def settle(self) -> None:
         """Nothing is kept for the mark."""
@@ -191,8 +212,7 @@ class LabelMap:
 
     def load_state(self, state: list[Any]) -> None:
         """The inverse of `state`."""
-        self.restore(0)
-        self.add([label_from_json(label) for label in state])
+        self._set([label_from_json(label) for label in state])
         if len(self) != len(state):
             raise ValueError("a label comes twice")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.core.classes import pad_classes
+from evenstream.core.edits import WHOLE, Compaction, Follows, Regrouping
 from evenstream.core.room import check_room
 from evenstream.entries import whole_number
 from evenstream.errors import InputError
 
-X, Y, WEIGHT = "x", "y", "row_weight"
+X, Y, WEIGHT, ID = "x", "y", "row_weight", "row_id"
 ABSENT = {WEIGHT: 1.0}
 """What a row has that was stored without a value of a field; 0 where nothing is said."""
 
@@ -36,10 +37,21 @@ class Memory:
 
     Fields are allocated whole when first written; a write costs O(rows written). Which rows go
     where is the storing policy's business, which come back the retrieval policy's.
+
+    Args:
+        capacity: how many.
+        device: where they are.
+        follows: what the fields of a method and the counters of a storing policy are, by name.
     """
 
-    def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        capacity: int,
+        device: torch.device | str = "cpu",
+        follows: Mapping[str, Follows] | None = None,
+    ) -> None:
         self.capacity = capacity
+        self._follows = {X: WHOLE, Y: WHOLE, WEIGHT: WHOLE, ID: WHOLE, **(follows or {})}
         self.device = torch.device(device)
         self.seen = 0
         """Samples offered so far (the reservoir's n)."""
@@ -101,6 +113,55 @@ class Memory:
         if rows.shape[1:] != stored.shape[1:]:  # logits made before the head grew
             rows = F.pad(rows, (0, stored.shape[1] - rows.shape[1]))
         stored[slots] = rows.to(stored.dtype)
+
+    def relabel(self, slots: Tensor, labels: Tensor) -> None:
+        """Give stored samples other labels."""
+        self._remember(slots, (Y,))
+        self._fields[Y][slots] = labels
+        self._count()
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Follow a merger or removal; of a class that is removed nothing may be stored any more."""
+        self.check_follows()
+        self._remember(torch.arange(self.size, device=self.device), (Y,))
+        self._fields = {
+            name: self._follows[name].regrouped(values, classes)
+            for name, values in self._fields.items()
+        }
+        if self.size:
+            self._fields[Y][: self.size] = classes.indices(self.field(Y))
+        self.counters = {
+            n: self._follows[n].regrouped(t, classes) for n, t in self.counters.items()
+        }
+        self.class_counts = classes.entries(self.class_counts)
+        self._count()
+
+    def compact(self, slots: Compaction) -> None:
+        """Let samples go: nothing is left of them in any field."""
+        self.check_follows()
+        moved = torch.arange(self.size, device=self.device)
+        first = int((slots.kept == moved[: len(slots.kept)]).sum())
+        self._remember(moved[first:], self.fields)
+        for name, values in self._fields.items():
+            values[first : len(slots.kept)] = values[slots.kept[first:]]
+            values[len(slots.kept) : self.size] = ABSENT.get(name, 0)
+        self.size = len(slots.kept)
+        self._count()
+
+    def check_follows(self) -> None:
+        """Refuse to change what nobody has said how to."""
+        for name in (*self._fields, *self.counters):
+            if name not in self._follows:
+                raise InputError(
+                    f"the memory keeps {name!r} with its samples, and nobody says what becomes of "
+                    "it when classes or samples go: declare it in `stored` of the method, or in "
+                    "`follows` of the storing policy (evenstream.core.edits)"
+                )
+
+    def _count(self) -> None:
+        least = len(self.class_counts)
+        labels = self.field(Y) if self.size else self.class_counts[:0]
+        self.class_counts = torch.bincount(labels, minlength=least)
 
     def clear(self) -> None:
         """Forget all samples (offline methods refill the memory at task ends)."""

@@ -172,18 +172,22 @@ def learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> Iterator[None]
 
 
 def replace_parameter(
-    optimizer: torch.optim.Optimizer, old: nn.Parameter, new: nn.Parameter
+    optimizer: torch.optim.Optimizer,
+    old: nn.Parameter,
+    new: nn.Parameter,
+    kept: Tensor | None = None,
 ) -> None:
-    """Let the optimiser go on with a grown parameter; its state gets zeros for the new rows.
+    """Let the optimiser go on with a parameter of more rows; its state gets zeros for new ones.
 
-    The old parameter's state is left as it is, so that the growth can be undone.
+    `kept` says which of the old rows are left, if not all are. The old parameter's state stays as
+    it is, so that the change can be undone.
     """
     for group in optimizer.param_groups:
         group["params"] = [new if p is old else p for p in group["params"]]
     state = optimizer.state.pop(old, None)
     if state is None:
         return
-    added = new.shape[0] - old.shape[0]
+    rows = torch.arange(len(old)) if kept is None else kept
     for name, value in state.items():
         if isinstance(value, Tensor) and value.ndim and value.shape != old.shape:
             optimizer.state[old] = state
@@ -191,12 +195,13 @@ def replace_parameter(
                 f"what {type(optimizer).__name__} keeps of a weight ({name}) is of another shape, "
                 "and cannot grow with the head; use another optimizer"
             )
-    optimizer.state[new] = {key: _grown(value, old, added) for key, value in state.items()}
+    added = new.shape[0] - len(rows)
+    optimizer.state[new] = {key: _grown(value, old, rows, added) for key, value in state.items()}
 
 
-def _grown(value: Any, old: nn.Parameter, added: int) -> Any:
+def _grown(value: Any, old: nn.Parameter, rows: Tensor, added: int) -> Any:
     if isinstance(value, Tensor) and value.shape == old.shape:
-        return F.pad(value, (0, 0) * (value.ndim - 1) + (0, added))
+        return F.pad(value[rows.to(value.device)], (0, 0) * (value.ndim - 1) + (0, added))
     return copy.deepcopy(value)  # Adam counts its steps in a tensor, in place
 
 

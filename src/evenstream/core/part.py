@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from evenstream.core.classifier import Classifier
+from evenstream.core.classifier import Classifier, regroup_head
 from evenstream.core.criterion import Need
+from evenstream.core.edits import Compaction, Follows, Regrouping
+from evenstream.core.heads import GrowingHead
 from evenstream.core.optimizers import load_optimizer_state, optimizer_state
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
 from evenstream.core.trained import copied_buffers, copied_state, restore_buffers
 from evenstream.entries import whole_number
+from evenstream.errors import InputError
 
 WIDTH = "width"
 
@@ -28,6 +32,19 @@ class TaskData:
     y: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """Rows that were learned, and are to be known by another label, or not at all."""
+
+    raw: Tensor
+    before: Tensor
+    """The classes that they were learned as."""
+    after: Tensor | None
+    """Those that they have now; None: they are forgotten."""
+    weights: Tensor
+    """What each of them counted."""
+
+
 class Part:
     """A part of a learner that the learner tells what happens, and whose state it keeps.
 
@@ -37,6 +54,10 @@ class Part:
 
     moves_weights: ClassVar[bool] = False
     """Whether `after_step` changes its modules' weights in place (moving averages)."""
+    follows: ClassVar[Mapping[str, Follows]] = {}
+    """What its tensors and modules are, by name (`evenstream.core.edits`), so that they follow when
+    classes are merged or removed, or stored samples forgotten. Classifiers and heads need no entry.
+    A learner whose part has something else that is not named here refuses to do that."""
     may_refuse_late: ClassVar[bool] = False
     """Whether it may refuse a step whose weights are updated, which must then be put back.
 
@@ -89,6 +110,19 @@ class Part:
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """A task is over; data only in protocols that may look twice."""
 
+    def on_correction(self, learner: LearnerState, rows: Correction) -> None:
+        """Rows that were learned get another label, or are forgotten: take that back if you can.
+
+        Their stored copies are the learner's business.
+        """
+
+    def forget_class(self, index: int) -> None:
+        """All samples of a class are forgotten; the class stays."""
+
+    def why_not_edit(self) -> str | None:
+        """Why labels and stored samples cannot be changed at this moment; None if they can."""
+        return None
+
     def rebuild_module(self, learner: LearnerState, name: str) -> nn.Module:
         """An empty module to load a saved one into, if `on_setup` did not make it (teachers)."""
         return learner.copy_network()
@@ -114,6 +148,38 @@ class Part:
 
     def settle(self) -> None:
         """Nothing is kept for the mark."""
+
+    def how(self, name: str) -> Follows | None:
+        """What a tensor or module is; None if nobody has said so."""
+        return self.follows.get(name)
+
+    def _declared(self, name: str) -> Follows:
+        found = self.how(name)
+        if found is None:
+            raise InputError(
+                f"{type(self).__name__} keeps {name!r} and does not say what becomes of it when "
+                f"classes or stored samples go: declare it, as in follows = "
+                f"{{{name!r}: PerClass()}} or WHOLE (evenstream.core.edits)"
+            )
+        return found
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Let tensors and heads follow; what was there before is left as it is, to go back to."""
+        regrouped = {n: self._declared(n).regrouped(t, classes) for n, t in self.tensors.items()}
+        heads = [n for n, m in self.modules.items() if isinstance(m, Classifier | GrowingHead)]
+        for name in self.modules.keys() - set(heads):
+            self._declared(name)
+        self.tensors = regrouped
+        if heads:
+            self.modules, self.optimizers = copy.deepcopy((self.modules, self.optimizers))
+        for name in heads:
+            module = self.modules[name]
+            assert isinstance(module, Classifier | GrowingHead)
+            regroup_head(module, classes, self.optimizers.values())
+
+    def compact(self, slots: Compaction) -> None:
+        """Let tensors follow."""
+        self.tensors = {n: self._declared(n).compacted(t, slots) for n, t in self.tensors.items()}
 
     def state(self) -> dict[str, Any]:
         """Modules, optimisers and tensors: saved and restored with the learner."""

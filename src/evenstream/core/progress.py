@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evenstream.core.ids import no_ids
 from evenstream.core.labels import Label, label_from_json, label_to_json, plain_counts
+from evenstream.core.stateful import WithoutClasses
 from evenstream.entries import whole_number
 
 
@@ -20,9 +22,17 @@ class Waiting:
     labels: list[Label]
     weights: Tensor | None = None
     """What each row counts; None if all count alike."""
+    ids: Tensor | None = None
+    """Digests of the ids of rows; None if they have none."""
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, rows: list[int]) -> Waiting:
+        """Some of the rows."""
+        labels = [self.labels[row] for row in rows]
+        others = (None if each is None else each[rows] for each in (self.weights, self.ids))
+        return Waiting(self.rows[rows], labels, *others)
 
 
 def joined(batches: list[Waiting]) -> Waiting:
@@ -32,11 +42,14 @@ def joined(batches: list[Waiting]) -> Waiting:
         ones = [torch.ones(len(b)) if b.weights is None else b.weights for b in batches]
         weights = torch.cat(ones)
     labels = [label for batch in batches for label in batch.labels]
-    return Waiting(torch.cat([batch.rows for batch in batches]), labels, weights)
+    ids = None
+    if any(batch.ids is not None for batch in batches):
+        ids = torch.cat([no_ids(len(b)) if b.ids is None else b.ids for b in batches])
+    return Waiting(torch.cat([batch.rows for batch in batches]), labels, weights, ids)
 
 
 @dataclass
-class Progress:
+class Progress(WithoutClasses):
     """Counters and announcements; every field is saved, and put back if a step is refused."""
 
     step: int = 0
@@ -48,6 +61,8 @@ class Progress:
     """How often each label will occur in the task, if that was announced."""
     pending: list[Waiting] = field(default_factory=list)
     """Batches gathered for the next step; replaced, never changed in place."""
+    edits: int = 0
+    """Corrections made so far (`relabel`, `forget`, `rename`, `merge`, `remove_class`)."""
 
     def mark(self) -> dict[str, Any]:
         """The values as they are."""
@@ -68,12 +83,18 @@ class Progress:
             waiting = {"x": batch.rows, "labels": [label_to_json(v) for v in batch.labels]}
             if batch.weights is not None:
                 waiting["weights"] = batch.weights
+            if batch.ids is not None:
+                waiting["ids"] = batch.ids
         written = counts and [[label_to_json(label), n] for label, n in counts.items()]
-        return {**vars(self), "task_counts": written, "pending": waiting}
+        found = {**vars(self), "task_counts": written, "pending": waiting}
+        if not self.edits:  # as in all saves before there were any
+            del found["edits"]
+        return found
 
     def load_state(self, state: dict[str, Any]) -> None:
         """The inverse of `state`."""
         self.step, self.task = whole_number(state, "step"), whole_number(state, "task", -1)
+        self.edits = whole_number({"edits": 0, **state}, "edits")
         self.in_task, counts, waiting = (state[k] for k in ("in_task", "task_counts", "pending"))
         if not isinstance(self.in_task, bool):
             raise TypeError(f"in_task is {self.in_task!r}")
@@ -82,4 +103,6 @@ class Progress:
             self.task_counts = plain_counts({label_from_json(label): n for label, n in counts})
         if waiting is not None:
             labels = [label_from_json(v) for v in waiting["labels"]]
-            self.pending = [Waiting(waiting["x"], labels, waiting.get("weights"))]
+            self.pending = [
+                Waiting(waiting["x"], labels, waiting.get("weights"), waiting.get("ids"))
+            ]

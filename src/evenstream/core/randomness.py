@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from evenstream.core.locks import GLOBAL_GENERATOR
+from evenstream.core.stateful import WithoutClasses
 
 SOURCES = ("augment", "retrieve", "reservoir", "method")
 
@@ -29,7 +30,7 @@ def make_generator(seed: int, *names: str | int) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(seed, *names))
 
 
-class Randomness:
+class Randomness(WithoutClasses):
     """The generators of one learner, and its own copy of PyTorch's global generator.
 
     The network's initialisation and each head row are seeded by `derive_seed` directly (they are

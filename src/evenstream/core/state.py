@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from evenstream.augment import Preprocess
 from evenstream.core.classifier import Classifier, frozen_copy
 from evenstream.core.criterion import Criterion
+from evenstream.core.edits import Follows
 from evenstream.core.heads import Head
 from evenstream.core.inputs import InputKind
 from evenstream.core.known_table import KnownTable
@@ -50,6 +51,7 @@ class LearnerState:
         head: Head,
         retrieval: object,
         capacity: int,
+        stored: Mapping[str, Follows],
         if_not_finite: str,
         module: nn.Module | None,
         preprocess: Preprocess,
@@ -64,7 +66,7 @@ class LearnerState:
         self.if_not_finite = if_not_finite
         """What to do first when the loss is not finite."""
         self.preprocess = preprocess
-        self.memory = Memory(capacity, device)
+        self.memory = Memory(capacity, device, stored)
         self.randomness = Randomness(options.seed, device)
         self.label_map = LabelMap()
         self.progress = Progress()

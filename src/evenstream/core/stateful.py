@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from evenstream.core.edits import Compaction, Regrouping
+
 
 class Stateful(Protocol):
     """A piece of a learner.
@@ -27,3 +29,21 @@ class Stateful(Protocol):
     def state(self) -> Any:
         """All of it, as a tree of tensors and plain values. The tensors may be its own."""
         ...
+
+    def regroup(self, classes: Regrouping) -> None:
+        """A class is removed, or merged into another: let all that is kept by class follow."""
+        ...
+
+    def compact(self, slots: Compaction) -> None:
+        """Stored samples are forgotten: let all that is kept by slot of the memory follow."""
+        ...
+
+
+class WithoutClasses:
+    """Of a piece that keeps nothing by class or by stored sample."""
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Nothing to follow."""
+
+    def compact(self, slots: Compaction) -> None:
+        """Nothing to follow."""

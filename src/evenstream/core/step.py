@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evenstream.core.classifier import evaluation_mode
 from evenstream.core.criterion import Reduction
-from evenstream.core.memory import WEIGHT, Placement, X, Y
+from evenstream.core.memory import ID, WEIGHT, Placement, X, Y
 from evenstream.core.outputs import Outputs, plain_batches
 from evenstream.core.rows import Rows, joint_view
 from evenstream.core.state import LearnerState
@@ -104,8 +104,7 @@ class Step:
         """Of a network with several exits, the one whose logits `net` gives; None: their mean."""
         self._forwards: list[Forward] = []
         self._labels: Tensor | None = None
-        if WEIGHT in incoming.fields:
-            self.remember(**{WEIGHT: incoming.fields[WEIGHT]})
+        self.remember(**{n: incoming.fields[n] for n in (WEIGHT, ID) if n in incoming.fields})
 
     @property
     def lr(self) -> float:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from evenstream.core.classifier import Classifier
+from evenstream.core.classifier import Classifier, regroup_head
+from evenstream.core.edits import Compaction, Regrouping
 from evenstream.core.inputs import InputKind
 from evenstream.core.optimizers import (
     USUAL,
@@ -116,6 +117,16 @@ class Trained:
             if after is not before:
                 replace_parameter(optimizer, before, after)
         network.width = width
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Take a class out of the head."""
+        if self._built is not None:
+            network, optimizer, _ = self._built
+            self._undo["head", "regrouped"] = _undo_growth(network, optimizer)
+            regroup_head(network, classes, [optimizer])
+
+    def compact(self, slots: Compaction) -> None:
+        """The network does not know the memory."""
 
     # ---- state ---------------------------------------------------------------------------------
 
@@ -229,7 +240,7 @@ def _undo_options(optimizer: torch.optim.Optimizer, scheduler: Scheduler | None)
 
 
 def _undo_growth(network: Classifier, optimizer: torch.optim.Optimizer) -> Undo:
-    """Undoes a growth of the head that is about to happen (growth makes new tensors)."""
+    """Undoes a change of the head's rows that is about to happen (which makes new tensors)."""
     head = network.head
     weight, bias = head.weight, head.bias
     groups = [list(group["params"]) for group in optimizer.param_groups]

@@ -18,7 +18,7 @@ from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Exits
 from evenstream.core.inputs import Batch, InputKind, check_inputs
 from evenstream.core.labels import Label, LabelMap
-from evenstream.core.memory import WEIGHT, Placement, X, Y
+from evenstream.core.memory import ID, WEIGHT, Placement, X, Y
 from evenstream.core.optimizers import OptimizerFactory
 from evenstream.core.outputs import InferenceContext, outputs
 from evenstream.core.part import TaskData
@@ -81,6 +81,7 @@ class Engine(LearnerState):
             head=composition.head,
             retrieval=composition.retrieval,
             capacity=options.memory if self.method.uses_memory else 0,
+            stored={**composition.storing.follows, **self.method.stored},
             if_not_finite=self.method.if_not_finite,
             module=model if isinstance(model, nn.Module) else None,
             preprocess=preprocess if front is None else front.latents,
@@ -155,7 +156,10 @@ class Engine(LearnerState):
         method, known = self.method, len(self.label_map)
         y, raw = self.add_labels(batch.labels), batch.rows.to(self.device)
         self._count_encoded()
-        own = {} if batch.weights is None else {WEIGHT: batch.weights.to(self.device)}
+        beside = {WEIGHT: batch.weights, ID: batch.ids}
+        own = {
+            name: values.to(self.device) for name, values in beside.items() if values is not None
+        }
         incoming = Rows(raw, y, self.preprocess, self.randomness.augment, fields=own)
         arrival = Arrival(self, self.composition.retrieval, incoming, known, method.own_steps)
         put = self._store if store else self._keep_out

@@ -23,6 +23,7 @@ from evenstream.core.inputs import (
 )
 from evenstream.core.outputs import PREDICT_BATCH
 from evenstream.core.passes import multiplications
+from evenstream.core.stateful import WithoutClasses
 from evenstream.entries import entry
 from evenstream.errors import CheckpointError, InputError, calling, shown
 from evenstream.interruption import let_through
@@ -33,7 +34,7 @@ VALUES_AT_A_TIME = 1 << 23
 """Of inputs, so that the maps of a network for large images fit into the memory."""
 
 
-class Front:
+class Front(WithoutClasses):
     """The frozen part of one learner: it knows the kind of its inputs, and nothing else changes.
 
     Args:

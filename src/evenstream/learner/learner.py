@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -21,8 +22,9 @@ from evenstream.checkpoint import from_bytes, restore, to_bytes, write_checkpoin
 from evenstream.composition import compose, import_path
 from evenstream.core.devices import resolve_device, resolve_dtype
 from evenstream.core.heads import Head
+from evenstream.core.ids import plain_ids, row_ids
 from evenstream.core.inputs import Batch, check_weights
-from evenstream.core.labels import Label, plain_counts, plain_labels
+from evenstream.core.labels import Label, plain_counts, plain_label, plain_labels
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, one_at_a_time, one_step_at_a_time
 from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory
 from evenstream.core.part import Part
@@ -41,7 +43,9 @@ from evenstream.errors import (
 )
 from evenstream.files import given_path
 from evenstream.interruption import SignalsHeld
+from evenstream.learner import editing
 from evenstream.learner.building import weights_file
+from evenstream.learner.editing import Edit
 from evenstream.learner.engine import Engine
 from evenstream.learner.front import Front
 from evenstream.learner.frozen import Frozen
@@ -61,11 +65,13 @@ from evenstream.options import DType, Options, StepRows, TrainingOptions
 from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval
 from evenstream.policies.rules import InferenceRule
-from evenstream.policies.storing import Storing
+from evenstream.policies.storing import AtTaskEnd, Storing
 from evenstream.tabular import TableEncoder
 from evenstream.text import split_options
 
 WARN_AFTER = 20
+UNLOGGED = 1000
+"""Corrections that are kept for a log that is written later."""
 
 
 class Learner(Engine):
@@ -261,6 +267,8 @@ class Learner(Engine):
         self._single_class_run = 0
         self._warned = False
         self._watch = Watch()
+        self.unlogged: deque[dict[str, Any]] = deque(maxlen=UNLOGGED)
+        """Corrections that no log has yet; whoever follows streams with the learner writes one."""
         for part in self._owned:
             part.in_use = True
 
@@ -335,7 +343,9 @@ class Learner(Engine):
         return [self.optimizer, *own] if self.built else own
 
     @one_step_at_a_time
-    def learn(self, x: Any, labels: Any, *, weights: Any = None, store: bool = True) -> StepResult:
+    def learn(
+        self, x: Any, labels: Any, *, ids: Any = None, weights: Any = None, store: bool = True
+    ) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
         The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
@@ -345,6 +355,9 @@ class Learner(Engine):
         `weights` say what each row counts in the mean of the loss, now and when it is replayed (1
         if not given). They are costs: Logit Adjusted Softmax still counts rows, so weights by class
         move its decisions.
+
+        `ids` (text or whole numbers, one for each row) are kept with stored rows, as digests, so
+        that `relabel` and `forget` find them. Several rows may have the same one.
 
         Rows that `accumulate` had gathered before a refused batch stay gathered. If one of them is
         the reason, every later step is refused as well, until `discard` drops them.
@@ -360,6 +373,12 @@ class Learner(Engine):
                 f"{self.text} cannot weigh rows: its loss is not a mean over them alone; leave out "
                 "weights, or take a method such as er-las"
             )
+        row_digests = row_ids(ids, len(values))
+        if row_digests is not None and isinstance(self.composition.storing, AtTaskEnd):
+            raise InputError(
+                f"{self.text} fills its memory at the ends of tasks, from data without ids; leave "
+                "ids out"
+            )
         self._check_boundaries()
         with all_or_nothing(self):
             if encoder is not None:
@@ -368,7 +387,8 @@ class Learner(Engine):
             if not self.built:
                 self.build(raw.to(self.device))
             gathered = self._gathered()
-            self.progress.pending = [*self.progress.pending, Waiting(raw, values, row_weights)]
+            batch_ = Waiting(raw, values, row_weights, row_digests)
+            self.progress.pending = [*self.progress.pending, batch_]
             waiting = gathered + len(raw)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
@@ -479,6 +499,102 @@ class Learner(Engine):
             self.progress.in_task = False
         if result is not None:
             self._warn_if_stuck(result, gathered)
+
+    # ---- corrections --------------------------------------------------------------------------
+
+    @one_step_at_a_time
+    def relabel(self, ids: Any, label: Any) -> Edit:
+        """Give stored samples another label: those that were learned with one of these `ids`.
+
+        They are replayed with it from now on, and closed forms count them so. What the network's
+        weights have taken from the old label stays until replay has unlearned it. The label may be
+        a new one. The result says how many samples there were, and which ids were not found.
+        """
+        wanted, new = plain_ids(ids), plain_label(label)
+        return self._edit(lambda: editing.relabel(self, wanted, new))
+
+    @one_step_at_a_time
+    def forget(
+        self,
+        *,
+        ids: Any = None,
+        label: Any = None,
+        x: Any = None,
+        labels: Any = None,
+        weights: Any = None,
+    ) -> Edit:
+        """Delete samples. It cannot be undone.
+
+        By `ids` or by `label`: those that are stored or gathered. By `x` with `labels` (and the
+        `weights` that they were learned with): rows that were learned, stored or not; closed forms
+        are then as if they had never come, so give only rows that did, each as often as it did.
+
+        Weights that were trained on a sample keep what they learned from it, and earlier saves keep
+        the sample.
+        """
+        given = [
+            name for name, value in (("ids", ids), ("label", label), ("x", x)) if value is not None
+        ]
+        if len(given) != 1:
+            raise InputError(
+                "say what to forget by one of ids=..., label=... or x=... with labels=..."
+            )
+        if x is None and (labels is not None or weights is not None):
+            raise InputError(
+                "labels and weights belong to x; forget(label=...) deletes a class's samples"
+            )
+        if ids is not None:
+            wanted = plain_ids(ids)
+            return self._edit(lambda: editing.forget_ids(self, wanted))
+        if label is not None:
+            own = plain_label(label)
+            return self._edit(lambda: editing.forget_label(self, own))
+        if labels is None:
+            raise InputError(
+                "forget(x=...) needs the labels that the rows were learned with: labels=..."
+            )
+        batch, values, _ = self._check_batch(x, labels)
+        row_weights = check_weights(weights, len(values))
+
+        def forget_rows() -> Edit:
+            raw = batch if self.front is None else self.front.plain(batch).cpu()
+            assert isinstance(raw, Tensor)
+            return editing.forget_rows(self, raw, values, row_weights)
+
+        return self._edit(forget_rows)
+
+    @one_step_at_a_time
+    def rename(self, old: Any, new: Any) -> Edit:
+        """Call a class by another label, which no class has; nothing else changes."""
+        names = plain_label(old), plain_label(new)
+        return self._edit(lambda: editing.rename(self, *names))
+
+    @one_step_at_a_time
+    def merge(self, old: Any, into: Any) -> Edit:
+        """Let class `old` become part of class `into`.
+
+        Samples, counts and sums of `old` are those of `into` from now on. In the head, `into` keeps
+        its row, and learns the rest by replay.
+        """
+        names = plain_label(old), plain_label(into)
+        return self._edit(lambda: editing.merge(self, *names))
+
+    @one_step_at_a_time
+    def remove_class(self, label: Any) -> Edit:
+        """Delete a class with all its samples; it is never predicted again. It cannot be undone.
+
+        The others are told apart as before. If the label comes again, it is a new class.
+        """
+        own = plain_label(label)
+        return self._edit(lambda: editing.remove_class(self, own))
+
+    def _edit(self, change: Callable[[], Edit]) -> Edit:
+        """Make a correction, all or nothing, and keep it for the log."""
+        with all_or_nothing(self):
+            edit = change()
+            self.progress.edits += 1
+        self.unlogged.append({"edit": self.progress.edits, **edit.event})
+        return edit
 
     @one_at_a_time
     def save(self, path: str | Path) -> Path:

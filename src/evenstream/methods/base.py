@@ -8,13 +8,14 @@ it trains on and stores, for what happens after the step and at task boundaries,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
 from torch import Tensor
 
 from evenstream.bounds import check_options
+from evenstream.core.edits import Follows
 from evenstream.core.heads import Head, Linear
 from evenstream.core.part import Part, declare_late
 from evenstream.core.rows import Rows
@@ -47,6 +48,8 @@ class Method(Part):
     """Whether the logits are what the criterion makes them; False if another loss shapes them."""
     if_not_finite: ClassVar[str] = "Lower the learning rate"
     """What to do first when the loss is not finite."""
+    stored: ClassVar[Mapping[str, Follows]] = {}
+    """What the fields are that it remembers with stored rows (`follows` has its own tensors)."""
     may_refuse_late: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Count, Factor, Share
+from evenstream.core.edits import WHOLE, PerClass, by_name
 from evenstream.core.memory import X, Y
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
@@ -38,6 +39,9 @@ class BiC(TaskwiseMethod):
 
     citation = "Wu et al., Large Scale Incremental Learning, 2019"
     cost = "F(b+m) + G(b+m) + F(b+m) of the teacher, m = M/steps"
+
+    follows = by_name({**TaskwiseMethod.follows, WEIGHTS: WHOLE, TAUGHT: PerClass(1)})
+    stored = by_name({TASK: WHOLE})
 
     temperature: Temperature = 2.0
     """Of the distillation."""
@@ -73,6 +77,12 @@ class BiC(TaskwiseMethod):
         if isinstance(rule, BiasCorrected) and rule.correction is not None:
             self.tensors[TAUGHT] = rule.correction
         return self.hold_out(learner, data)
+
+    def why_not_edit(self) -> str | None:
+        """Rows that are held out would have to follow."""
+        if HELD_OUT + X not in self.tensors:
+            return None
+        return f"{self.name} holds rows out while a task is under way; wait for the end of the task"
 
     def hold_out(self, learner: LearnerState, data: TaskData) -> list[int]:
         """Take rows out of the memory, and say as many rows of the task."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from evenstream.bounds import Positive, Share
 from evenstream.core.classifier import evaluation_mode
+from evenstream.core.edits import WHOLE, PerSlot, SlotIndices, by_name
 from evenstream.core.memory import Placement, X, Y
 from evenstream.core.outputs import plain_batches
 from evenstream.core.rows import Rows
@@ -32,6 +33,8 @@ class CLIB(MemoryOnly):
     citation = "Koh et al., Online Continual Learning on Class Incremental Blurry Task, 2022"
     cost = "F(b+m) + G(b+m) + F(whole memory) every `period` steps"
     memory_first = True
+    follows = by_name({"losses": PerSlot(), "drawn": SlotIndices(), "replaced": SlotIndices()})
+    stored = by_name({IMPORTANCE: WHOLE, ARRIVED: WHOLE})
 
     period: Positive = 3
     """Steps between two looks at the loss of the whole memory."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor
+from evenstream.core.edits import PerClass, by_name
 from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 from evenstream.methods.base import Method, register
@@ -23,6 +24,7 @@ class DERpp(Method):
     citation = "Buzzega et al., Dark Experience for General Continual Learning, 2020"
     cost = "F(b) + 2 F(m) + G(b+2m)"
     logits_follow_criterion = False
+    stored = by_name({"logits": PerClass(1)})
 
     alpha: Factor = 0.1
     """Weight of the distance to stored logits."""

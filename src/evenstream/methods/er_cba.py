@@ -6,6 +6,7 @@ is chosen so that a head that was updated *through* the correction does well *wi
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from evenstream.bounds import Factor, Positive
 from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need
+from evenstream.core.edits import WHOLE, Regrouping, by_name
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -61,6 +63,7 @@ class ERCBA(Method):
     )
     cost = "F(b) + F(m) + G(b+m), every `period` steps F(b+2m) more"
     why_not_exits = "it learns one correction of the logits a step"
+    follows = by_name({STARTED: WHOLE})
 
     adaptor_lr: Factor = 0.001
     """Learning rate of the adaptor's Adam (0.001 on C-CIFAR10, 0.01 on C-CIFAR100)."""
@@ -112,6 +115,21 @@ class ERCBA(Method):
                 wide.outer.bias[:width] = old.outer.bias
         self.modules["adaptor"] = wide
         self.optimizers["adaptor"] = torch.optim.Adam(wide.parameters(), self.adaptor_lr)
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Take the class out of the adaptor; the room at its end is as for a class to come."""
+        adaptor, optimizer = copy.deepcopy((self.adaptor, self.optimizers["adaptor"]))
+        inner, outer = adaptor.inner, adaptor.outer
+        columns = ((inner.weight, 1), (outer.weight, 0), (outer.bias, 0))
+        for parameter, dim in columns:
+            kept = [parameter.data, *optimizer.state.get(parameter, {}).values()]
+            for values in kept:
+                if values.shape == parameter.shape:
+                    short = classes.entries(values, dim)
+                    values.copy_(
+                        torch.cat([short, torch.zeros_like(values.narrow(dim, 0, 1))], dim)
+                    )
+        self.modules["adaptor"], self.optimizers["adaptor"] = adaptor, optimizer
 
     def loss(self, step: Step) -> Tensor:
         """Now and then the outer step on ω; always the inner loss with the correction constant."""

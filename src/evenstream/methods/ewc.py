@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Factor, Share
+from evenstream.core.edits import WHOLE, Follows, PerClass
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -80,6 +81,10 @@ class EWC(FineTune):
             for name, value in self.tensors.items()
             if name.startswith(kind)
         }
+
+    def how(self, name: str) -> Follows:
+        """Rows of the head are those of classes; all else stays, the sum of what is over, too."""
+        return PerClass() if name.endswith(("/head.weight", "/head.bias")) else WHOLE
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """Measure the task's Fisher information and add it to what there is."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evenstream.core.classes import class_mask, pad_classes
 from evenstream.core.criterion import Need
+from evenstream.core.edits import PerClass, by_name
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -29,6 +30,7 @@ class LabelsTrick(FineTune):
     """
 
     citation = "Zeno et al., Task Agnostic Continual Learning Using Online Variational Bayes, 2018"
+    follows = by_name({IN_TASK: PerClass(added=True)})
 
     columns: Literal["batch", "task"] = "batch"
     """The classes in the softmax: of the incoming batch, or of the current task as far as they

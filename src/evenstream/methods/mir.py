@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from evenstream.bounds import Count
 from evenstream.core.criterion import Need
+from evenstream.core.edits import WHOLE, by_name
 from evenstream.core.memory import X, Y
 from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows
@@ -63,6 +64,8 @@ class MIR(Replay):
 
     citation = "Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, 2019"
     cost = "F(b) + G(b) + 2 F(subsample) + F(b+m) + G(b+m)"
+    follows = by_name({TASK: WHOLE})
+    stored = by_name({TASK: WHOLE})
 
     subsample: Count = 0
     """Candidates drawn uniformly from memory in each step; all are replayed if they are fewer than

@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 
 from evenstream.augment import Latents
 from evenstream.bounds import Fading, Positive, Share, Within
+from evenstream.core.edits import WHOLE, by_name
 from evenstream.core.part import TaskData
 from evenstream.core.rows import Rows, joint_view
 from evenstream.core.state import LearnerState
@@ -40,6 +41,7 @@ class OCM(TwoViews):
     citation = "Guo et al., Online Continual Learning through Mutual Information Maximization, 2022"
     cost = "F(32b+33m) + G(32b+33m) + F(17m), first task F(33b) + G(33b)"
     trained_groups = ("network", PROJECTION)
+    follows = by_name({PROJECTION: WHOLE, PREVIOUS: WHOLE})
     logits_follow_criterion = False
     why_not_exits = "most of its loss is of features, not of logits"
     own_view = "resized-crop0.3{size}+flip+gray0.25"

@@ -14,6 +14,7 @@ from torch import Tensor
 from evenstream.bounds import Factor, Positive
 from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need
+from evenstream.core.edits import PerClass, Regrouping, by_name
 from evenstream.core.heads import Head
 from evenstream.core.optimizers import learning_rate
 from evenstream.core.randomness import derive_seed
@@ -58,6 +59,7 @@ class PEC(Method):
         "it trains no softmax: a class's rows move the network of that class only, so class "
         "frequencies cannot bias the others"
     )
+    follows = by_name({SEEN: PerClass(added=True), ANNOUNCED: PerClass(added=True)})
 
     student_lr: Factor = 0.01
     """Learning rate of the students' Adam."""
@@ -138,6 +140,16 @@ class PEC(Method):
             self.modules[student_of(label)] = student
             optimizer = torch.optim.Adam(student.parameters(), self.student_lr)
             self.optimizers[student_of(label)] = optimizer
+
+    def regroup(self, classes: Regrouping) -> None:
+        """The students of later classes move up; of merged ones, that of the class that stays."""
+        self.tensors = {n: self.follows[n].regrouped(t, classes) for n, t in self.tensors.items()}
+        students = range(len(self.optimizers))
+        names = [student_of(label) for label in students if label != classes.gone]
+        modules = {name: self.modules[name] for name in (TEACHER, UNTRAINED)}
+        modules |= {student_of(label): self.modules[name] for label, name in enumerate(names)}
+        optimizers = {student_of(label): self.optimizers[n] for label, n in enumerate(names)}
+        self.modules, self.optimizers = modules, optimizers
 
     def on_epoch_start(self, learner: LearnerState) -> None:
         """Every pass over a task's data begins with the full rate."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from evenstream.bounds import Positive, Within
 from evenstream.core.criterion import Need
+from evenstream.core.edits import WHOLE, by_name
 from evenstream.core.heads import Head
 from evenstream.core.memory import X, Y
 from evenstream.core.part import TaskData
@@ -38,6 +39,7 @@ class SCR(TwoViews):
     why_not_exits = "it does not train the head"
     why_not_las = "it has no softmax over classes that could be adjusted"
     logits_follow_criterion = False
+    follows = by_name({PROJECTION: WHOLE})
 
     temperature: Annotated[float, Within(0.001)] = 0.07
     """T of the contrastive loss."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evenstream.bounds import Count
 from evenstream.core.criterion import Need
+from evenstream.core.edits import WHOLE, PerClass, by_name
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -34,6 +35,7 @@ class SSIL(Method):
     citation = "Ahn et al., SS-IL: Separated Softmax for Incremental Learning, 2021"
     cost = "F(b+m) + G(b+m) + F(b+m) of the teacher"
     logits_follow_criterion = False
+    follows = by_name({FIRST_TASK: PerClass(), TASK: WHOLE})
 
     refresh: Count = 100
     """Steps between two copies of the network into the teacher; 0 means one at each task's end, as

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from evenstream.bounds import is_whole
 from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need, Reduction
+from evenstream.core.edits import Compaction, Regrouping
 from evenstream.core.inputs import refuse_unusual
 from evenstream.entries import entry
 from evenstream.errors import InputError, shown
@@ -93,6 +94,17 @@ class CrossEntropy(nn.Module):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Put the statistics back."""
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Let statistics follow when a class goes; there are none here."""
+        if self.state():
+            raise InputError(
+                f"{type(self).__name__} keeps statistics and does not say what becomes of them "
+                "when a class goes; write its regroup(classes)"
+            )
+
+    def compact(self, slots: Compaction) -> None:
+        """A criterion does not know the memory."""
 
     @property
     def single_class(self) -> bool:
@@ -294,6 +306,10 @@ class LogitAdjustedSoftmax(CrossEntropy):
         """Put the estimator's state back."""
         with entry("prior"):
             self.prior.load_state(state)
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Let the estimator follow."""
+        self.prior.regroup(classes)
 
     def get_extra_state(self) -> dict[str, Any]:
         """`state_dict` carries the estimator's state."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need
+from evenstream.core.edits import Regrouping
 from evenstream.core.randomness import make_generator
 from evenstream.entries import whole_number
 from evenstream.errors import InputError, shown
@@ -65,6 +66,13 @@ class PriorEstimator:
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken."""
         raise NotImplementedError
+
+    def regroup(self, classes: Regrouping) -> None:
+        """A class is merged into another, or gone as if it had never been observed."""
+        raise InputError(
+            f"{type(self).__name__} does not say what becomes of its weights when a class goes; "
+            "write its regroup(classes)"
+        )
 
 
 class SlidingWindow(PriorEstimator):
@@ -122,6 +130,11 @@ class SlidingWindow(PriorEstimator):
         self._batches = deque(batch.clone() for batch in kept.split(lengths))
         self._counts = counts
 
+    def regroup(self, classes: Regrouping) -> None:
+        """Labels of the window get their new indices; the counts are those of the labels."""
+        self._batches = deque(map(classes.indices, self._batches))
+        self._counts = classes.totals(self._counts)
+
 
 class _WeightVector(PriorEstimator):
     """An estimator whose whole state is one weight a class, replaced at each step."""
@@ -148,6 +161,10 @@ class _WeightVector(PriorEstimator):
     def load_state(self, state: dict[str, Any]) -> None:
         """Put the weights back."""
         self._weights = state["weights"].clone()
+
+    def regroup(self, classes: Regrouping) -> None:
+        """The weights of merged classes add up."""
+        self._weights = classes.totals(self._weights)
 
 
 class ExponentialWindow(_WeightVector):
@@ -225,6 +242,10 @@ class RandomPrior(PriorEstimator):
         self._steps = whole_number(state, "steps")
         self._seen, self._weights = state["seen"].clone(), state["weights"].clone()
         self._generator.set_state(state["generator"])
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Of merged classes, the one that stays keeps its prior."""
+        self._seen, self._weights = classes.totals(self._seen), classes.entries(self._weights)
 
 
 class MacroPrior(_WeightVector):

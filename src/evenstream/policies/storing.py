@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from evenstream.core.classes import pad_classes
+from evenstream.core.edits import WHOLE, Follows, PerClass, by_name
 from evenstream.core.memory import Memory, Placement, Y
 from evenstream.core.part import declare_late
 from evenstream.core.rows import Rows
@@ -32,9 +34,15 @@ Counts = NDArray[np.int64]
 """How many stored samples each class has."""
 
 
+VACANT, DEPARTED = "vacant", "departed"
+"""Of forgotten samples that no arrival has made up for yet: those that were stored, and all."""
+
+
 class Storing:
     """Decides where rows go; the learner writes them."""
 
+    follows: ClassVar[Mapping[str, Follows]] = {}
+    """What its counters and fields in the memory are (`evenstream.core.edits`)."""
     may_refuse_late: ClassVar[bool] = True
     """Whether `place` may refuse rows, after the weights were updated: they must be put back."""
 
@@ -46,9 +54,19 @@ class Storing:
         """Choose slots for the offered rows, in arrival order."""
         raise NotImplementedError
 
+    def forgotten(self, memory: Memory, before: Tensor) -> None:
+        """Samples have just left the memory; it had so many of each class `before`."""
+
 
 class Reservoir(Storing):
-    """Every sample seen so far is in memory with the same probability."""
+    """Every sample seen so far is in memory with the same probability.
+
+    That stays true when samples are forgotten. For each that was stored, as many leave the count of
+    samples seen as it stood for; then the next arrivals make up for them, by random pairing
+    (Gemulla et al., A Dip in the Reservoir, 2006): some get the free slots, some are not stored.
+    """
+
+    follows = by_name({VACANT: WHOLE, DEPARTED: WHOLE})
 
     may_refuse_late = False
 
@@ -57,13 +75,23 @@ class Reservoir(Storing):
         slots, chosen = reservoir_slots(step.memory, len(rows), step.randomness.reservoir)
         return Placement(slots.to(rows.y.device), chosen.to(rows.y.device))
 
+    def forgotten(self, memory: Memory, before: Tensor) -> None:
+        """Count the samples that are to be made up for."""
+        note_vacancies(memory, int(before.sum()))
+
 
 class AtTaskEnd(Storing):
     """Nothing enters the memory in a step; the method fills it when the task is over."""
 
+    follows = Reservoir.follows
+
     def place(self, step: Step, rows: Rows) -> Placement:
         """No slots."""
         return Placement(rows.y[:0], rows.y[:0])
+
+    def forgotten(self, memory: Memory, before: Tensor) -> None:
+        """It may be a reservoir that is filled then."""
+        note_vacancies(memory, int(before.sum()))
 
 
 class ClassBalanced(Storing):
@@ -125,6 +153,7 @@ class BalancedReservoir(ClassBalanced):
     """
 
     SEEN, FULL = "seen", "full"
+    follows = by_name({SEEN: PerClass(added=True), FULL: PerClass(added=True)})
 
     def begin(self, memory: Memory, n_classes: int) -> None:
         """How many samples of each class were offered, and which classes are full."""
@@ -143,6 +172,15 @@ class BalancedReservoir(ClassBalanced):
         if not self.full[label]:
             return int(counts.argmax())
         return label if drawn < counts[label] / self.seen[label] else None
+
+    def forgotten(self, memory: Memory, before: Tensor) -> None:
+        """Of each class, as many leave the count as its forgotten samples stood for."""
+        if self.SEEN in memory.counters:
+            now, seen = memory.class_counts, memory.counters[self.SEEN]
+            share = now / before.clamp_min(1)
+            share = torch.where(before > 0, share, 1.0)
+            kept = (pad_classes(seen, len(share)) * share).round().long()
+            memory.counters[self.SEEN] = torch.maximum(kept, now)
 
     def end(self, memory: Memory) -> None:
         """Keep both."""
@@ -180,6 +218,8 @@ def reservoir_slots(memory: Memory, count: int, generator: Generator) -> tuple[T
     is drawn uniformly from {0..n} and the sample replaces slot j if j < capacity. Counts the
     samples in `memory.seen`. Returns distinct slots and the row that ends up in each.
     """
+    if VACANT in memory.counters:
+        return _paired_slots(memory, count, generator)
     arrival = torch.arange(memory.seen, memory.seen + count)
     memory.seen += count
     uniform = torch.rand(count, generator=generator, dtype=torch.float64)
@@ -187,6 +227,51 @@ def reservoir_slots(memory: Memory, count: int, generator: Generator) -> tuple[T
     slots = torch.where(arrival < memory.capacity, arrival, drawn)
     rows = (slots < memory.capacity).nonzero().squeeze(1)
     return last_writer_wins(slots[rows], rows)
+
+
+def note_vacancies(memory: Memory, stored: int) -> None:
+    """Let a reservoir that had `stored` samples make up for those that were forgotten."""
+    vacant = stored - len(memory)
+    if memory.seen < stored or not vacant:  # filled in another way
+        return
+    departed = -(-vacant * memory.seen // stored)
+    memory.seen -= departed
+    for name, more in ((VACANT, vacant), (DEPARTED, departed)):
+        earlier = int(memory.counters.get(name, 0))
+        memory.counters[name] = torch.tensor(earlier + more, device=memory.device)
+    if memory.seen == len(memory):  # all are stored, as at the beginning
+        _made_up(memory)
+
+
+def _paired_slots(memory: Memory, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """The same while arrivals make up for samples that were forgotten, one after the other."""
+    vacant, departed = (int(memory.counters[name]) for name in (VACANT, DEPARTED))
+    writer: dict[int, int] = {}
+    size = len(memory)
+    for row, drawn in enumerate(
+        torch.rand(count, generator=generator, dtype=torch.float64).tolist()
+    ):
+        slot = memory.capacity
+        if departed:
+            if drawn * departed < vacant:
+                slot, size, vacant = size, size + 1, vacant - 1
+            departed -= 1
+        else:
+            slot = size if size < memory.capacity else int(drawn * (memory.seen + 1))
+            size = max(size, min(slot + 1, memory.capacity))
+        memory.seen += 1
+        if slot < memory.capacity:
+            writer[slot] = row
+    for name, value in ((VACANT, vacant), (DEPARTED, departed)):
+        memory.counters[name] = torch.tensor(value, device=memory.device)
+    if not departed:
+        _made_up(memory)
+    slots, rows = (torch.tensor(list(each), dtype=torch.long) for each in (writer, writer.values()))
+    return slots, rows
+
+
+def _made_up(memory: Memory) -> None:
+    memory.counters = {n: t for n, t in memory.counters.items() if n not in (VACANT, DEPARTED)}
 
 
 def last_writer_wins(slots: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from evenstream.core.averaging import moved_average
 from evenstream.core.classifier import Classifier, frozen_copy
+from evenstream.core.edits import ClassCount, by_name
 from evenstream.core.part import Part, TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -23,6 +24,8 @@ NETWORK, KNOWN = "network", "known"
 
 class Teacher(Part):
     """A frozen network in eval mode, None before the first one was saved."""
+
+    follows = by_name({KNOWN: ClassCount()})
 
     @property
     def network(self) -> Classifier | None:

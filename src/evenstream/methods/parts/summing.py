@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenstream.core.heads import Head
+from evenstream.core.outputs import plain_outputs
+from evenstream.core.part import Correction
 from evenstream.core.rows import Rows
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -59,6 +61,10 @@ class Summing(Method):
     def loss(self, step: Step) -> None:
         """There is none; the features are computed once, for the prediction and for the sums."""
         step.plain_outputs()
+
+    def on_correction(self, learner: LearnerState, rows: Correction) -> None:
+        """Take their features back out of the sums."""
+        self.form.correct(plain_outputs(learner, rows.raw)[0], rows)
 
     def after_step(self, step: Step) -> None:
         """Take the rows in once they have been predicted, and only once."""

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from evenstream.core.edits import WHOLE, PerSlot, by_name
 from evenstream.core.memory import Memory, X, Y
 from evenstream.core.outputs import plain_outputs
 from evenstream.core.part import TaskData
@@ -32,6 +33,7 @@ class TaskwiseMethod(Method):
 
     needs = frozenset({"boundaries", "second_pass", "memory"})
     logits_follow_criterion = False
+    follows = by_name({ROWS: WHOLE, OncePerEpoch.DUE: PerSlot(), OncePerEpoch.PASSED: WHOLE})
 
     mix: Literal["joint", "replay"] = "joint"
     """How stored rows come back: joint shuffles them among the task's, once an epoch; replay draws

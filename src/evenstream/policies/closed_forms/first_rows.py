@@ -25,6 +25,19 @@ class FromFirstRows(ClosedForm):
             self.tensors[self.ORIGIN] = features.double().mean(0)
         super().take(features, labels, weights)
 
+    def refresh(self) -> None:
+        """Count from the mean of the rows that are left: nothing of a forgotten one stays in it."""
+        if self.any_added:
+            sums = self._added()
+            shift = sums.sums.sum(0) / float(sums.counts.sum() or 1.0)
+            self._keep(sums.from_origin(shift))
+            self.tensors[self.ORIGIN] = self.tensors[self.ORIGIN] + shift
+        elif len(self.tensors[self.ROWS]):
+            self.tensors[self.ORIGIN] = self.tensors[self.ROWS].double().mean(0)
+        super().refresh()
+        if not self.rows_taken:
+            self.tensors.pop(self.ORIGIN, None)
+
     def columns(self, features: Tensor) -> Tensor:
         """The features, counted from there."""
         rows = features.double()

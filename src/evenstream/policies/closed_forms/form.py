@@ -16,7 +16,8 @@ from torch import Tensor
 
 from evenstream.bounds import check_options
 from evenstream.core.classes import pad_classes
-from evenstream.core.part import Part
+from evenstream.core.edits import Compaction, Regrouping
+from evenstream.core.part import Correction, Part
 from evenstream.core.state import LearnerState
 from evenstream.errors import InputError
 from evenstream.policies.closed_forms.sums import Sums
@@ -27,6 +28,9 @@ CHEAP = 512
 """Columns up to which the equations of a covariance are solved at each step."""
 LAG = 0.05
 """Share of new rows after which a dear solution is made anew to measure the accuracy of steps."""
+SAME = 1e-5
+"""Relative difference up to which a row is taken for one that waits: features of a network differ a
+little with the size of its batches."""
 LARGEST = 1e18
 """Of a feature: the square of a larger one would leave nothing of the others in a sum."""
 
@@ -48,6 +52,8 @@ class ClosedForm(Part):
 
     second_moments: ClassVar[bool] = True
     """Whether all of x·xᵀ is summed, or its diagonal only."""
+    shares_covariance: ClassVar[bool] = True
+    """Whether the second moments are used as a covariance that classes have in common."""
 
     ROWS, LABELS, WEIGHTS = "rows", "labels", "weights"
     NUMBER, COUNTS, SUMS, SQUARES = "number", "counts", "sums", "squares"
@@ -170,6 +176,95 @@ class ClosedForm(Part):
     def rows_taken(self) -> int:
         """Rows taken in so far."""
         return round(float(self._added().number)) + len(self.tensors[self.ROWS])
+
+    # ---- what is taken back ----------------------------------------------------------------------
+
+    def correct(self, features: Tensor, rows: Correction) -> None:
+        """Take rows back, and in again if they have another label."""
+        self.take_back(features, rows.before, rows.weights)
+        if rows.after is not None:
+            self.take(features, rows.after, rows.weights)
+
+    def take_back(self, features: Tensor, labels: Tensor, weights: Tensor) -> None:
+        """Forget rows that were taken in: the sums are as if they had never come."""
+        features, weights = features.detach().float(), weights.double()
+        added = torch.ones(len(labels), dtype=torch.bool, device=labels.device)
+        gone = torch.zeros(len(self.tensors[self.ROWS]), dtype=torch.bool, device=labels.device)
+        for place in range(len(labels)):
+            found = self._place_in_block(features[place], labels[place], weights[place], gone)
+            if found is not None:
+                gone[found], added[place] = True, False
+        self._keep_waiting(~gone)
+        if bool(added.any()):
+            self._subtract(features[added], labels[added], weights[added])
+        self.refresh()
+
+    def _place_in_block(
+        self, row: Tensor, label: Tensor, weight: Tensor, gone: Tensor
+    ) -> int | None:
+        """Where among the rows that wait there is this one, if there is."""
+        own = self.tensors
+        alike = (own[self.LABELS] == label) & (own[self.WEIGHTS] == weight) & ~gone
+        places = alike.nonzero().squeeze(1)
+        if not len(places):
+            return None
+        apart = (own[self.ROWS][places] - row).abs().amax(1)
+        nearest = int(apart.argmin())
+        near = float(apart[nearest]) <= SAME * float(row.abs().max())
+        return int(places[nearest]) if near else None
+
+    def _keep_waiting(self, stay: Tensor) -> None:
+        for name in (self.ROWS, self.LABELS, self.WEIGHTS):
+            self.tensors[name] = self.tensors[name][stay]
+
+    def _subtract(self, features: Tensor, labels: Tensor, weights: Tensor) -> None:
+        added, columns = self._added(), self.columns(features)
+        sums = added.plus(columns, labels, weights, times=-1.0)
+        if len(sums.counts) > len(added.counts) or bool((sums.counts < -1e-9).any()):
+            raise InputError(
+                "more rows are to be forgotten than were learned with these labels and weights"
+            )
+        empty = sums.counts.abs() <= 1e-9  # but for rounding errors
+        sums.counts[empty], sums.sums[empty] = 0, 0
+        self._keep(sums)
+
+    def forget_class(self, index: int) -> None:
+        """Forget all rows of a class; its part in what classes share cannot be told apart."""
+        if self.ROWS not in self.tensors:
+            return
+        self._keep_waiting(self.tensors[self.LABELS] != index)
+        sums = self._added()
+        if index < len(sums.counts):
+            self._keep(sums.without(index, shared=self.shares_covariance))
+        self.refresh()
+
+    def regroup(self, classes: Regrouping) -> None:
+        """Sums of merged classes add up. Of a class that is removed there are no rows any more."""
+        if self.ROWS not in self.tensors:
+            return
+        self.tensors[self.LABELS] = classes.indices(self.tensors[self.LABELS])
+        if self.any_added:
+            for name in (self.COUNTS, self.SUMS):
+                self.tensors[name] = classes.totals(self.tensors[name])
+        self.refresh()
+
+    def compact(self, slots: Compaction) -> None:
+        """Sums do not know the memory."""
+
+    def refresh(self) -> None:
+        """Make anew what was made of the sums; without any rows there are no sums."""
+        self._exact = None
+        if self.any_added and not float(self._added().counts.sum()):
+            for name in (self.NUMBER, self.COUNTS, self.SUMS, self.SQUARES):
+                del self.tensors[name]
+        for name in (self.WEIGHT, self.BIAS, self.SOLVED):
+            self.tensors.pop(name, None)
+        if self.is_dear and self.rows_taken:
+            self.resolve()
+
+    def resolve(self) -> None:
+        """The dear solution for steps, once more."""
+        self._solve_for_steps()
 
     # ---- solutions -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.policies.closed_forms.first_rows import FromFirstRows
-from evenstream.policies.closed_forms.form import Solution
+from evenstream.policies.closed_forms.form import ClosedForm, Solution
 from evenstream.policies.closed_forms.sums import Sums, deviations, no_bias
 
 Distance = Literal["scaled", "euclidean", "cosine"]
@@ -31,6 +31,13 @@ class NearestMean(FromFirstRows):
         if self.distance == "cosine":
             return F.normalize(features.double(), dim=1)
         return super().columns(features)
+
+    def refresh(self) -> None:
+        """Angles are not counted from anywhere."""
+        if self.distance != "cosine":
+            return super().refresh()
+        self.tensors.pop(self.ORIGIN, None)
+        ClosedForm.refresh(self)
 
     def solve(self, sums: Sums, strength: float | None = None) -> Solution:
         """Minus half the squared distance, without the row's own part."""

@@ -34,6 +34,8 @@ class ProjectedRidge(RandomFeatures):
     """Weight of the penalty, in units of the mean sum of squares of a random feature; 0: chosen by
     generalised cross-validation."""
 
+    shares_covariance = False
+
     REDUCED, INNER, TARGETS = "reduced", "inner", "targets"
 
     def __post_init__(self) -> None:
@@ -104,6 +106,25 @@ class ProjectedRidge(RandomFeatures):
                 self.INNER: torch.cat([upper, lower]),
                 self.TARGETS: with_rows(own[self.TARGETS], new * weights.sqrt(), labels),
             }
+
+    def refresh(self) -> None:
+        """What is kept of the rows that wait is made anew, too."""
+        for name in (self.REDUCED, self.INNER, self.TARGETS):
+            self.tensors.pop(name, None)
+        self._made = self._guessed = self._prompt = None
+        super().refresh()
+
+    def resolve(self) -> None:
+        """A new block, which all rows that wait belong to."""
+        if not self.any_added:
+            return super().resolve()
+        names = self.ROWS, self.LABELS, self.WEIGHTS
+        waiting = {name: self.tensors[name] for name in names}
+        self.tensors |= {name: rows[:0] for name, rows in waiting.items()}
+        self._start_block()
+        self.tensors |= waiting
+        if len(waiting[self.ROWS]):
+            self.follow(*waiting.values(), added=False)
 
     def _start_block(self) -> None:
         rows = self.rows_taken

@@ -56,6 +56,33 @@ class Sums:
             torch.add(self.squares, squares, alpha=times),
         )
 
+    def without(self, index: int, *, shared: bool) -> Sums:
+        """Without the rows of a class, of which only the sum is known.
+
+        `shared`: the covariance inside the classes stays as it is, which is what those that share
+        it say about each. Else the rows stay in the second moments, as rows of no class.
+        """
+        within = self.within()
+        counts, sums = self.counts.clone(), self.sums.clone()
+        counts[index], sums[index] = 0, 0
+        kept = Sums(self.number, counts, sums, self.squares)
+        if not shared:
+            return kept
+        weight = float(counts.sum())
+        between = kept.means.T @ sums if within.ndim == 2 else (kept.means * sums).sum(0)
+        return Sums(self.number, counts, sums, within * weight + between)
+
+    def from_origin(self, shift: Tensor) -> Sums:
+        """The same rows with their zero moved by so much."""
+        total, weight = self.sums.sum(0), self.counts.sum()
+        sums = self.sums - self.counts[:, None] * shift
+        if self.squares.ndim == 2:
+            cross = torch.outer(shift, total)
+            squares = self.squares - cross - cross.T + weight * torch.outer(shift, shift)
+        else:
+            squares = self.squares - 2 * shift * total + weight * shift.square()
+        return Sums(self.number, self.counts, sums, squares)
+
     @property
     def rows(self) -> float:
         """How many rows there are."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from evenstream.bounds import Count, Factor
+from evenstream.core.edits import ClassIndices, PerClass, by_name
 from evenstream.core.memory import X, Y
 from evenstream.core.outputs import InferenceContext, Outputs, plain_outputs
 from evenstream.core.part import TaskData
@@ -31,6 +32,7 @@ class BiasCorrected(InferenceRule):
     """
 
     needs = frozenset({"boundaries", "memory"})
+    follows = by_name({CURRENT: ClassIndices(), CORRECTION: PerClass(1)})
 
     lr: Factor = 0.001
     """Learning rate of Adam, which fits α and β."""

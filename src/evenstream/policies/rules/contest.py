@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Positive, Share
+from evenstream.core.edits import PerClass, by_name
 from evenstream.core.outputs import InferenceContext, Outputs
+from evenstream.core.part import Correction
 from evenstream.core.rows import Rows
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -46,6 +48,14 @@ class Contest(InferenceRule):
     forms forget nothing, and win unless the network is better by more than `margin`. Where inputs
     are images, the network is asked.
     """
+
+    follows = by_name(
+        {
+            f"{prefix}{name}": PerClass(1, added=True)
+            for prefix in ("", f"{REPLAYED} ")
+            for name in ("slda", "ranpac", NETWORK)
+        }
+    )
 
     margin: Share = 0.02
     """By how much the network must be better."""
@@ -155,6 +165,13 @@ class Contest(InferenceRule):
             rows = step.incoming.plain().flatten(1)
             for form in self.forms.values():
                 form.take(rows, step.incoming.y, step.incoming.weights)
+
+    def on_correction(self, learner: LearnerState, rows: Correction) -> None:
+        """The closed forms follow; who was right about rows as they came stays."""
+        if self._flat:
+            columns = learner.preprocess.plain(rows.raw).flatten(1)
+            for form in self.forms.values():
+                form.correct(columns, rows)
 
     def prepare(self, context: InferenceContext) -> Any:
         """Who is asked, with the solution for all rows so far."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evenstream.bounds import Fading, Share
 from evenstream.core.averaging import moved_average
+from evenstream.core.edits import WHOLE, by_name
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.step import Step
 from evenstream.policies.rules.rule import InferenceRule, register_rule
@@ -41,6 +42,7 @@ class MovingAverage(InferenceRule):
     same."""
 
     AVERAGE, STEPS = "average", "steps"
+    follows = by_name({STEPS: WHOLE})
 
     def after_step(self, step: Step) -> None:
         """Move the average towards the network; it starts as a copy."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from evenstream.bounds import Factor, Share
 from evenstream.core.classes import pad_classes
+from evenstream.core.edits import PerClass, by_name
 from evenstream.core.heads import Head
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.step import Step
@@ -39,6 +40,7 @@ class PostHocCorrection(InferenceRule):
     distribution."""
 
     COUNTS = "label_counts"
+    follows = by_name({COUNTS: PerClass(added=True)})
 
     def after_step(self, step: Step) -> None:
         """Count the labels that were trained on."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.core.criterion import Need
+from evenstream.core.edits import WHOLE, ClassCount, PerClass, by_name
 from evenstream.core.memory import X, Y
 from evenstream.core.outputs import InferenceContext, Outputs, plain_outputs
 from evenstream.core.part import TaskData
@@ -31,6 +32,10 @@ class Rescaled(InferenceRule):
     rows, κ the mean probability on top on rows of new classes; first in the task that brought the
     class, now in this one. A class without rows in memory keeps its probability.
     """
+
+    follows = by_name(
+        {OLD: ClassCount(), FIRST: PerClass(1), OWN: PerClass(1, added=True), TOP: WHOLE}
+    )
 
     measured: Measured = "in-training"
     """When both are measured: summed up in training, over the task's last epoch, without extra

@@ -1,0 +1,51 @@
+"""Ids of samples, as what is stored of them: a digest of 128 bits, whatever they are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenstream.core.labels import Label, label_to_json, plain_labels
+from evenstream.errors import InputError
+
+
+def plain_ids(ids: Any) -> list[Label]:
+    """Ids as a list of Python values: text, whole numbers, or tuples of them."""
+    try:
+        return plain_labels(ids)
+    except InputError as error:
+        raise InputError(f"ids cannot be used: {str(error).replace('label', 'id')}") from None
+
+
+def digests(ids: list[Label]) -> Tensor:
+    """Two numbers of 64 bits for each id: no two ids have the same, for all that is known."""
+    found = [hashlib.sha256(json.dumps(label_to_json(each)).encode()).digest()[:16] for each in ids]
+    return torch.from_numpy(np.frombuffer(b"".join(found), "<i8").astype(np.int64).reshape(-1, 2))
+
+
+def row_ids(ids: Any, rows: int) -> Tensor | None:
+    """The digest of an id for each row; None if there are none."""
+    if ids is None:
+        return None
+    found = plain_ids(ids)
+    if len(found) != rows:
+        raise InputError(f"{rows} rows but {len(found)} ids; pass one for each row")
+    return digests(found)
+
+
+def no_ids(rows: int) -> Tensor:
+    """What rows without an id have."""
+    return torch.zeros(rows, 2, dtype=torch.int64)
+
+
+def where(stored: Tensor, wanted: Tensor) -> Tensor:
+    """Which id of those wanted each stored row has, by position; -1 for none of them."""
+    places = {tuple(each): place for place, each in enumerate(wanted.tolist())}
+    return torch.tensor(
+        [places.get(tuple(each), -1) for each in stored.tolist()], dtype=torch.int64
+    )
