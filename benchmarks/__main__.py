@@ -13,7 +13,17 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.goals import criterion, evaluation, flat, frozen, layers, methods, runs, step
+from benchmarks.goals import (
+    criterion,
+    evaluation,
+    flat,
+    frozen,
+    layers,
+    methods,
+    runs,
+    step,
+    threads,
+)
 from benchmarks.timing import Patience
 from evenstream.run.environment import describe_environment
 from evenstream.run.machine import use_machine
@@ -26,6 +36,7 @@ GROUPS = {
     "methods": methods.lines,
     "runs": runs.lines,
     "evaluation": evaluation.lines,
+    "threads": threads.lines,
     "other-methods": methods.other_lines,
     "layers": layers.lines,
 }

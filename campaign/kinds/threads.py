@@ -1,4 +1,4 @@
-"""Threads: predictions while a learner learns, and learners beside each other, change nothing."""
+"""Threads: predictions while learners learn change nothing, and are those of complete steps."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from evenstream import Learner
 
 EACH, FULL = 1, 200
 _STEPS = 25
+_ASKED = np.linspace(-1, 1, 50, dtype=np.float32).reshape(10, 5)
 
 
 def attack(seed: int, folder: Path) -> None:
@@ -30,18 +31,19 @@ def attack(seed: int, folder: Path) -> None:
         return Learner(spec, network, memory=20, lr=0.05, optimizer="adam", seed=1)
 
     def read(learner: Learner) -> None:
-        x = np.linspace(-1, 1, 50, dtype=np.float32).reshape(10, 5)
         while not over.is_set():
-            learner.predict(x)
-            learner.predict_proba(x)
+            learner.predict(_ASKED)
+            if learner.predict_proba(_ASKED).tobytes() not in known:
+                raise Failure("an answer that no complete step gives")
 
-    expected = [_learned(learner(spec)) for spec in specs]
+    known = {b""}
+    expected = [_learned(learner(spec), known) for spec in specs]
     what = f"{specs} with {network} and {readers} threads that predict"
     with ThreadPoolExecutor(readers + len(specs)) as threads:
         try:
             learners = [learner(spec) for spec in specs]
             reading = [threads.submit(read, learners[0]) for _ in range(readers)]
-            found = list(threads.map(_learned, learners))
+            found = list(threads.map(lambda each: _learned(each, None), learners))
             over.set()
             for thread in reading:
                 thread.result()
@@ -53,10 +55,12 @@ def attack(seed: int, folder: Path) -> None:
         raise Failure(f"{what}: other weights than without threads")
 
 
-def _learned(learner: Learner) -> str:
-    """The fingerprint after a short stream."""
+def _learned(learner: Learner, answers: set[bytes] | None) -> str:
+    """The fingerprint after a short stream; what it answers after each step is noted."""
     draw = np.random.default_rng(0)
     for step in range(_STEPS):
         y = draw.integers(0, 2 + step // 5, 6)
         learner.learn(y[:, None] + draw.normal(size=(6, 5)), y.tolist())
+        if answers is not None:
+            answers.add(learner.predict_proba(_ASKED).tobytes())
     return learner.fingerprint()

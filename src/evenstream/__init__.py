@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from evenstream.learner.frozen import Frozen
     from evenstream.learner.learner import Learner
+    from evenstream.learner.snapshot import Snapshot
     from evenstream.live import follow, register_source
     from evenstream.methods import Method, register
     from evenstream.metrics import register_metric
@@ -71,6 +72,7 @@ _HOME = {
     "Method": "evenstream.methods",
     "MetricWarning": "evenstream.errors",
     "NotLearning": "evenstream.errors",
+    "Snapshot": "evenstream.learner.snapshot",
     "Step": "evenstream.core.step",
     "StepResult": "evenstream.core.step",
     "TableEncoder": "evenstream.tabular",
@@ -103,6 +105,7 @@ __all__ = [
     "Method",
     "MetricWarning",
     "NotLearning",
+    "Snapshot",
     "Step",
     "StepResult",
     "TableEncoder",

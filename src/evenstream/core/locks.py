@@ -30,6 +30,11 @@ class Lock(RLock):  # type: ignore[misc]  # typeshed has it final, Python has no
     def __init__(self) -> None:
         _locks[id(self)] = self
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread holds it."""
+        return bool(self._is_owned())  # type: ignore[attr-defined]
+
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()
 

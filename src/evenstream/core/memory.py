@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from evenstream.entries import whole_number
 from evenstream.errors import InputError
 
 X, Y, WEIGHT, ID = "x", "y", "row_weight", "row_id"
+RECENT = 64
+"""Writes that a copy may lag behind without being made anew."""
 ABSENT = {WEIGHT: 1.0}
 """What a row has that was stored without a value of a field; 0 where nothing is said."""
 
@@ -63,6 +66,11 @@ class Memory:
         """What a storing policy counts; saved with the memory. Replaced, never changed in place."""
         self._fields: dict[str, Tensor] = {}
         self._journal: list[Callable[[], None]] | None = None
+        self.dropped = 0
+        """How often samples were let go on request."""
+        self._writes = 0
+        self._recent: deque[Tensor | None] = deque(maxlen=RECENT)
+        """The slots of the last writes; None if all may have changed."""
 
     def __len__(self) -> int:
         return self.size
@@ -145,7 +153,7 @@ class Memory:
         for name, values in self._fields.items():
             values[first : len(slots.kept)] = values[slots.kept[first:]]
             values[len(slots.kept) : self.size] = ABSENT.get(name, 0)
-        self.size = len(slots.kept)
+        self.size, self.dropped = len(slots.kept), self.dropped + 1
         self._count()
 
     def check_follows(self) -> None:
@@ -166,11 +174,13 @@ class Memory:
     def clear(self) -> None:
         """Forget all samples (offline methods refill the memory at task ends)."""
         self._remember(torch.zeros(0, dtype=torch.int64), ())
+        self._note_write(None)
         self.size, self._fields = 0, {}
         self.class_counts = torch.zeros_like(self.class_counts)
 
     def _remember(self, slots: Tensor, fields: tuple[str, ...]) -> None:
         """Note in the journal how to undo a write to these slots (arrays themselves are shared)."""
+        self._note_write(slots)
         if self._journal is None:
             return
         size, class_counts, arrays = self.size, self.class_counts, dict(self._fields)
@@ -206,6 +216,28 @@ class Memory:
         row = raw[:1].nbytes + torch.int64.itemsize
         check_room(f"a memory of {self.capacity:,} samples", self.capacity * row, self.device)
 
+    def _note_write(self, slots: Tensor | None) -> None:
+        self._writes += 1
+        self._recent.append(slots)
+
+    def follow(self, other: Memory) -> None:
+        """Become a copy of another memory; only what was written since the last time is copied."""
+        missed = other._writes - self._writes
+        recent = list(other._recent)[len(other._recent) - missed :] if missed else []
+        slots = [each for each in recent if each is not None]
+        whole = missed > len(other._recent) or len(slots) < len(recent)
+        before, self._fields = self._fields, {}
+        for name, values in other._fields.items():
+            mine = before.get(name)
+            if whole or mine is None or mine.shape != values.shape:
+                mine = values.clone()
+            elif slots:
+                changed = torch.cat(slots)
+                mine[changed] = values[changed]
+            self._fields[name] = mine
+        self.seen, self.size, self._writes = other.seen, other.size, other._writes
+        self.class_counts, self.counters = other.class_counts, dict(other.counters)
+
     def mark(self) -> Any:
         """Start to remember what writes replace, so that a refused step can be undone."""
         self._journal = []
@@ -215,6 +247,7 @@ class Memory:
         """Undo every write since the mark."""
         for undo in reversed(self._journal or []):
             undo()
+            self._note_write(None)
         self._journal = None
         self.seen, self.counters = mark
 
@@ -237,6 +270,7 @@ class Memory:
         if self._journal is not None:
             before = dict(vars(self))
             self._journal.append(lambda: vars(self).update(before))
+        self._note_write(None)
         self.seen, self.size = whole_number(state, "seen"), whole_number(state, "size")
         counters = state.get("counters", {})
         self.counters = {name: value.to(self.device) for name, value in counters.items()}

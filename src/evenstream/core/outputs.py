@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from evenstream.augment import Preprocess
 from evenstream.core.classifier import Classifier, evaluation_mode
+from evenstream.core.labels import LabelMap
 from evenstream.core.memory import Memory
 from evenstream.core.state import LearnerState
 from evenstream.interruption import let_through
@@ -42,28 +43,45 @@ class Outputs:
 
 
 class OutputsOnDemand(Outputs):
-    """Outputs of a network that is not asked before somebody wants to know."""
+    """Outputs of a network that is not asked before somebody wants to know.
+
+    `cached_property` would do, but for its lock: in Python 3.11 all threads share it, and a
+    prediction would wait for a step.
+    """
 
     def __init__(self, network: Classifier, x: Tensor, n_classes: int) -> None:
-        for name, value in (("x", x), ("_network", network), ("_n_classes", n_classes)):
-            object.__setattr__(self, name, value)
+        vars(self).update(x=x, _network=network, _n_classes=n_classes)
 
     @property
     def n_classes(self) -> int:
         """How many classes have been seen."""
         return int(vars(self)["_n_classes"])
 
-    @cached_property
+    @property
     def features(self) -> Tensor:
         """The network's features."""
-        network: Classifier = vars(self)["_network"]
-        return network.features(self.x)
+        own = vars(self)
+        if "_features" not in own:
+            own["_features"] = own["_network"].features(self.x)
+        made: Tensor = own["_features"]
+        return made
 
-    @cached_property
+    @property
     def logits(self) -> Tensor:
         """The network's logits of the seen classes."""
-        network: Classifier = vars(self)["_network"]
-        return network.logits(self.features)[:, : self.n_classes]
+        own = vars(self)
+        if "_logits" not in own:
+            own["_logits"] = own["_network"].logits(self.features)[:, : self.n_classes]
+        made: Tensor = own["_logits"]
+        return made
+
+
+class Predicting(Protocol):
+    """Whoever turns rows into outputs: a learner, or a copy of what it takes."""
+
+    label_map: LabelMap
+    preprocess: Preprocess
+    device: torch.device
 
 
 def plain_outputs(learner: LearnerState, raw: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,7 +101,7 @@ def plain_batches(
         yield preprocess.plain(part.to(device))
 
 
-def outputs(learner: LearnerState, network: Classifier, raw: Tensor) -> Iterator[Outputs]:
+def outputs(learner: Predicting, network: Classifier, raw: Tensor) -> Iterator[Outputs]:
     """Some rows at a time, un-augmented; the caller sets the mode."""
     n_classes = len(learner.label_map)
     for x in plain_batches(learner.preprocess, raw, learner.device):

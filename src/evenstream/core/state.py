@@ -159,6 +159,12 @@ class LearnerState:
     def undecide(self) -> None:
         """What the first batch had decided is open again: that batch was refused."""
 
+    def before_change(self) -> None:
+        """A change of the state begins, which may be refused."""
+
+    def after_change(self) -> None:
+        """It was made, and nothing can undo it any more."""
+
     # ---- changing ------------------------------------------------------------------------------
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -34,6 +35,7 @@ from evenstream.core.step import StepResult
 from evenstream.entries import entry
 from evenstream.errors import (
     CheckpointError,
+    EvenstreamError,
     InputError,
     LearningWarning,
     NonFiniteLoss,
@@ -56,7 +58,7 @@ from evenstream.learner.persistence import (
     load_learner_state,
     made_with,
 )
-from evenstream.learner.prediction import deployment_prior
+from evenstream.learner.snapshot import Snapshot, Snapshots
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
 from evenstream.learner.watching import Watch
@@ -84,7 +86,8 @@ class Learner(Engine):
     >>> len(learner.predict(np.random.rand(3, 4)))
     3
 
-    Any thread may call its methods at any time: each call is made whole before the next begins.
+    Any thread may call its methods at any time. Steps are made one after the other, and predictions
+    wait for none: they answer as after the last step that is complete.
     Ctrl-C, or any signal whose handler raises, leaves a step made or not made, never half made;
     `step` says which.
 
@@ -264,6 +267,7 @@ class Learner(Engine):
             undecided=undecided,
         )
         self.lock = Lock()
+        self._snapshots = Snapshots()
         self._single_class_run = 0
         self._warned = False
         self._watch = Watch()
@@ -283,10 +287,10 @@ class Learner(Engine):
     # ---- what users call ---------------------------------------------------------------------
 
     @property
-    @one_at_a_time
     def labels(self) -> list[Label]:
         """Labels seen so far, in order of arrival: the columns of `predict_proba`."""
-        return list(self.label_map)
+        with self._asked() as asked:
+            return asked.labels
 
     @property
     def lr(self) -> float:
@@ -414,7 +418,6 @@ class Learner(Engine):
         self.progress.pending = []
         return dropped
 
-    @one_at_a_time
     def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[Any]:
         """The most likely label of each row; None as long as nothing has been learned.
 
@@ -424,24 +427,43 @@ class Learner(Engine):
         `priors` are known class frequencies at deployment: the answer is then the Bayes decision
         for them. Only for methods whose logits are free of the stream's priors (`-las`, tau=1).
         """
-        indices = self.predict_indices(x, priors)
-        if not len(self.label_map):
-            return np.full(len(indices), None)
-        labels: Array[Any] = self.label_map.array()[indices]
-        return labels
+        with self._asked() as asked:
+            return asked.predict(x, priors)
 
-    @one_at_a_time
     def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.int64]:
         """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
-        scores = self.scores(x, priors)
-        if scores.shape[1] == 0:
-            return np.full(len(scores), -1)
-        return scores.argmax(1).numpy()
+        with self._asked() as asked:
+            return asked.predict_indices(x, priors)
 
-    @one_at_a_time
     def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
         """A probability for each row and each label in `labels` (no columns before any step)."""
-        return self.scores(x, priors).softmax(1).numpy()
+        with self._asked() as asked:
+            return asked.predict_proba(x, priors)
+
+    def snapshot(self) -> Snapshot:
+        """The learner as it is now, or was before the step that is being made, for predictions.
+
+        It never changes: `labels` and the columns of `predict_proba` belong together whatever is
+        learned meanwhile. From now on predictions wait for no step, not even the first one.
+        """
+        if self._snapshots.newest is None:
+            with GLOBAL_GENERATOR:
+                self._snapshots.make(self, self.lock)
+        taken = self._snapshots.newest
+        if taken is None:
+            raise EvenstreamError(f"there is no snapshot of {self.text}: {self._snapshots.why_not}")
+        return taken
+
+    @contextmanager
+    def _asked(self) -> Iterator[Snapshot]:
+        """Who answers: a snapshot, or the learner itself as long as one thread uses it."""
+        own = self.lock.is_mine  # in the middle of a step, perhaps, which asks itself
+        taken = None if own else self._snapshots.find(self, self.lock)
+        if taken is not None:
+            yield taken
+        else:
+            with self.lock:
+                yield Snapshot(self)
 
     @one_step_at_a_time
     def start_task(
@@ -782,21 +804,18 @@ class Learner(Engine):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    @one_at_a_time
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
         """The inference rule's scores of the seen classes, a tensor on the CPU to go on with."""
-        batch = self.check(x)
-        log_prior = (
-            None if priors is None else deployment_prior(self.composition, self.label_map, priors)
-        )
-        n_classes = len(self.label_map)
-        if not self.built or n_classes == 0:
-            return torch.zeros(len(batch), 0)
-        with SignalsHeld():  # one inside would leave the network in eval mode
-            raw = batch if self.front is None else self.front.plain(batch)
-            assert isinstance(raw, Tensor)
-            scores = self.infer(self.network, raw)[:, :n_classes].cpu()
-        return scores if log_prior is None else scores + log_prior
+        with self._asked() as asked:
+            return asked.scores(x, priors)
+
+    def before_change(self) -> None:
+        """A step begins, or something like it."""
+        self._snapshots.before_change(self)
+
+    def after_change(self) -> None:
+        """It was made: predictions may know."""
+        self._snapshots.after_change(self)
 
 
 def _training(model: str | None, **given: Any) -> tuple[dict[str, Any], frozenset[str]]:

@@ -192,6 +192,7 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
         raise
     for piece in pieces.values():
         piece.settle()
+    learner.after_change()
 
 
 def of_this_version(state: dict[str, Any]) -> dict[str, Any]:

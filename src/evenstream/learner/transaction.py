@@ -22,6 +22,7 @@ def all_or_nothing(learner: LearnerState) -> Iterator[None]:
     called `let_through`.
     """
     with SignalsHeld():
+        learner.before_change()
         pieces = list(learner.pieces.values())
         marks = [piece.mark() for piece in pieces]
         try:
@@ -35,3 +36,4 @@ def all_or_nothing(learner: LearnerState) -> Iterator[None]:
             raise
         for piece in pieces:
             piece.settle()
+        learner.after_change()

@@ -166,6 +166,8 @@ class PEC(Method):
 class SmallestError(InferenceRule):
     """Minus the mean squared error of each class's student: the best imitation wins."""
 
+    reads_memory = False
+
     def __init__(self, method: PEC) -> None:
         self.__post_init__()
         self.method = method

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ def squared_errors(
     `form` is any network of the students' form; its own weights are not used. One pass runs all
     students, or one after the other, which PyTorch can trace for any number of inputs.
     """
+    if not one_by_one:
+        form = copy.deepcopy(form)  # weights are put into it for a while: not with other threads
 
     def outputs(own: dict[str, Tensor]) -> Tensor:
         found: Tensor = functional_call(form, own, (x,))

@@ -16,6 +16,7 @@ from evenstream.policies.rules.rule import InferenceRule, register_rule
 class ArgMax(InferenceRule):
     """The raw logits, without any adjustment, as the paper does at test time."""
 
+    reads_memory = False
     gives_logits = True
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:

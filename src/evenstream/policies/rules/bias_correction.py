@@ -33,6 +33,7 @@ class BiasCorrected(InferenceRule):
 
     needs = frozenset({"boundaries", "memory"})
     follows = by_name({CURRENT: ClassIndices(), CORRECTION: PerClass(1)})
+    reads_memory = False
 
     lr: Factor = 0.001
     """Learning rate of Adam, which fits α and β."""

@@ -56,6 +56,7 @@ class Contest(InferenceRule):
             for name in ("slda", "ranpac", NETWORK)
         }
     )
+    reads_memory = False
 
     margin: Share = 0.02
     """By how much the network must be better."""

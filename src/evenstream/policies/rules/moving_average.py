@@ -28,6 +28,7 @@ class MovingAverage(InferenceRule):
     and for the newest classes, it lags behind the network: a warm-up and the mean of both help.
     """
 
+    reads_memory = False
     gives_logits = True
     moves_weights = True
 

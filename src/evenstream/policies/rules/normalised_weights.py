@@ -20,6 +20,8 @@ from evenstream.policies.rules.rule import InferenceRule, register_rule
 class NormalisedWeights(InferenceRule):
     """Logits with w_c / ‖w_c‖^τ: no class wins by a longer weight. By default without bias."""
 
+    reads_memory = False
+
     power: Factor = 1.0
     """Exponent τ of the norm; 0 with keep_bias=true is argmax."""
     keep_bias: bool = False

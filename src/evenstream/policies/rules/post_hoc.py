@@ -33,6 +33,8 @@ class PostHocCorrection(InferenceRule):
     that were trained on lately, replayed ones included: what the logits have taken in.
     """
 
+    reads_memory = False
+
     tau: Factor = 1.0
     """Strength of the correction; 0 is argmax."""
     decay: Share = 0.9

@@ -36,6 +36,7 @@ class Rescaled(InferenceRule):
     follows = by_name(
         {OLD: ClassCount(), FIRST: PerClass(1), OWN: PerClass(1, added=True), TOP: WHOLE}
     )
+    reads_memory = False
 
     measured: Measured = "in-training"
     """When both are measured: summed up in training, over the task's last epoch, without extra

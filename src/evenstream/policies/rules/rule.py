@@ -31,6 +31,9 @@ class InferenceRule(Part):
     name: ClassVar[str] = ""
     asked_each_step: ClassVar[bool] = True
     """Whether it is cheap enough to measure the accuracy of every incoming batch."""
+    reads_memory: ClassVar[bool] = True
+    """Whether `prepare` looks at stored rows. Predictions that do not wait for a step then need a
+    copy of the memory, so whoever does not look says so."""
     gives_logits: ClassVar[bool] = False
     """Whether the scores are logits of the network, so that known class priors can be added."""
 

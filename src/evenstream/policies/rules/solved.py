@@ -14,6 +14,8 @@ from evenstream.policies.rules.rule import InferenceRule
 class Solved(InferenceRule):
     """Log-probabilities by a closed form over the network's features."""
 
+    reads_memory = False
+
     def __init__(self, form: ClosedForm) -> None:
         self.__post_init__()
         self.form = form

@@ -1,0 +1,243 @@
+"""Predictions that do not wait: what they read of a learner, as it was after its last step."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from contextlib import nullcontext
+from operator import is_
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray as Array
+from torch import Tensor
+
+from evenstream.core.classifier import Classifier, evaluation_mode
+from evenstream.core.inputs import Batch, check_inputs
+from evenstream.core.labels import Label, LabelMap
+from evenstream.core.locks import GLOBAL_GENERATOR, Lock
+from evenstream.core.memory import Memory
+from evenstream.core.outputs import InferenceContext, outputs
+from evenstream.core.twins import Twins, modules_of, shared_copy
+from evenstream.interruption import SignalsHeld
+from evenstream.learner.engine import Engine
+from evenstream.learner.prediction import deployment_prior
+from evenstream.policies.rules import InferenceRule
+
+log = logging.getLogger(__name__)
+
+
+class Copies:
+    """Copies of all that changes in place when a learner learns and that predictions read.
+
+    Args:
+        idle: where they go when nobody reads them any more.
+    """
+
+    def __init__(self, idle: list[Copies]) -> None:
+        self.twins, self.memory = Twins(), Memory(0)
+        self._idle = idle
+
+    def free(self) -> None:
+        """They may be used again; called by whichever thread was the last to read them."""
+        self._idle.append(self)
+
+
+class Snapshot:
+    """A learner's answers as they were after one of its steps, whatever it has learned since.
+
+    `Learner.snapshot` gives one. Any number of threads may ask it at a time.
+    """
+
+    _copies: Copies | None = None
+
+    def __init__(
+        self, learner: Engine, copies: Copies | None = None, before: Snapshot | None = None
+    ) -> None:
+        """Note what there is to read.
+
+        Args:
+            learner: whose answers they are; nobody changes it meanwhile.
+            copies: what to use for copies; None leaves the originals, for as long as nobody
+                changes the learner.
+            before: an earlier one, to share with it what is still the same.
+        """
+        self.step = learner.step
+        """Steps that the learner had made."""
+        self.label_map, self.preprocess, self.device = (
+            learner.label_map,
+            learner.preprocess,
+            learner.device,
+        )
+        self._kind, self._table, self._front = (
+            learner.input_kind,
+            learner.known_table,
+            learner.front,
+        )
+        self._composition, self._memory = learner.composition, learner.memory
+        self._rule: InferenceRule = learner.composition.rule
+        self._network = learner.network if learner.built else None
+        self._lock = None if copies is None else Lock()
+        self._prepared: list[Any] = []
+        if copies is not None:
+            self._copy(copies, None if before is None else before.label_map)
+
+    def _copy(self, copies: Copies, labels: LabelMap | None) -> None:
+        """Use copies of all that the next step changes in place."""
+        self._table, self._front = copy.copy(self._table), copy.copy(self._front)
+        now = self.label_map
+        same = labels is not None and len(labels) == len(now) and all(map(is_, labels, now))
+        self.label_map = labels if same and labels is not None else LabelMap(now)
+        if self._network is not None:
+            twins: dict[Any, Any] = {}
+            twins |= copies.twins.bring([self._network, *modules_of(self._rule)])
+            self._network, self._rule = twins[self._network], shared_copy(self._rule, twins)
+        if self._rule.reads_memory:
+            copies.memory.follow(self._memory)
+        self._memory = copies.memory
+        self._copies = copies
+
+    def __del__(self) -> None:
+        if self._copies is not None:
+            self._copies.free()
+
+    @property
+    def labels(self) -> list[Label]:
+        """Labels seen until then: the columns of `predict_proba`."""
+        return list(self.label_map)
+
+    def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[Any]:
+        """The most likely label of each row; see `Learner.predict`."""
+        indices = self.predict_indices(x, priors)
+        if not len(self.label_map):
+            return np.full(len(indices), None)
+        labels: Array[Any] = self.label_map.array()[indices]
+        return labels
+
+    def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.int64]:
+        """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
+        scores = self.scores(x, priors)
+        if scores.shape[1] == 0:
+            return np.full(len(scores), -1)
+        return scores.argmax(1).numpy()
+
+    def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
+        """A probability for each row and each label in `labels`."""
+        return self.scores(x, priors).softmax(1).numpy()
+
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
+        """The inference rule's scores of the seen classes, a tensor on the CPU to go on with."""
+        batch = self._check(x)
+        log_prior = None
+        if priors is not None:
+            log_prior = deployment_prior(self._composition, self.label_map, priors)
+        network, n_classes = self._network, len(self.label_map)
+        if network is None or n_classes == 0:
+            return torch.zeros(len(batch), 0)
+        with SignalsHeld() if self._lock is None else nullcontext():
+            raw = batch if self._front is None else self._front.plain(batch)
+            assert isinstance(raw, Tensor)
+            scores = self._infer(network, raw)[:, :n_classes].cpu()
+        return scores if log_prior is None else scores + log_prior
+
+    def _check(self, x: Any) -> Batch:
+        rows, _ = self._table.take(x)
+        return check_inputs(rows, self._kind) if self._front is None else self._front.check(rows)
+
+    def _infer(self, network: Classifier, raw: Tensor) -> Tensor:
+        """Scores in eval mode, in which copies always are."""
+        rule = self._rule
+        with evaluation_mode(network) if self._lock is None else torch.no_grad():
+            prepared = self._prepare(network)
+            return torch.cat(
+                [rule.scores(out, prepared).float() for out in outputs(self, network, raw)]
+            )
+
+    def _prepare(self, network: Classifier) -> Any:
+        """What the rule needs; the first who asks makes it, for all who ask the same snapshot."""
+        context = InferenceContext(network, self._memory, self.preprocess)
+        if self._lock is None:
+            return self._rule.prepare(context)
+        with self._lock:
+            if not self._prepared:
+                self._prepared.append(self._rule.prepare(context))
+        return self._prepared[0]
+
+    def draws(self, row: Tensor) -> bool:
+        """Whether the network draws from PyTorch's generator to predict, which steps do, too."""
+        assert self._network is not None
+        before = torch.get_rng_state()
+        with torch.no_grad():
+            self._network(self.preprocess.plain(row))
+        moved = not torch.equal(before, torch.get_rng_state())
+        torch.set_rng_state(before)
+        return moved
+
+
+class Snapshots:
+    """The newest snapshot of a learner, from the moment on that a second thread uses it.
+
+    Until then there is none, and a learner that one thread uses pays nothing. Copies that nobody
+    asks any more are used again.
+    """
+
+    def __init__(self) -> None:
+        self.newest: Snapshot | None = None
+        self.why_not: str | None = None
+        """Why there can be none."""
+        self._thread = get_ident()
+        """Of the thread that made the learner."""
+        self._wanted = self._tried = False
+        self._free: list[Copies] = []
+        self._dropped = 0
+
+    def __reduce__(self) -> tuple[type[Snapshots], tuple[()]]:
+        return Snapshots, ()  # a copy of a learner begins anew
+
+    def before_change(self, learner: Engine) -> None:
+        """A change begins; from now on nobody can make a snapshot before it is over."""
+        if self.newest is None and (self._wanted or get_ident() != self._thread):
+            self._take(learner)
+
+    def after_change(self, learner: Engine) -> None:
+        """It is over, and here to stay."""
+        if self.newest is not None:
+            self._take(learner)
+
+    def find(self, learner: Engine, lock: Lock) -> Snapshot | None:
+        """The newest, to answer from; None if the learner itself is to be asked, under its lock."""
+        if self.newest is None and self.why_not is None and get_ident() != self._thread:
+            self._wanted = True  # before the next change, if not now
+            if GLOBAL_GENERATOR.acquire(blocking=False):
+                try:
+                    self.make(learner, lock)
+                finally:
+                    GLOBAL_GENERATOR.release()
+        return self.newest
+
+    def make(self, learner: Engine, lock: Lock) -> None:
+        """Begin to have snapshots, unless there are some; by who holds the global generator."""
+        with lock:
+            if self.newest is None:
+                self._take(learner)
+
+    def _take(self, learner: Engine) -> None:
+        if self.why_not is not None:
+            return
+        if learner.memory.dropped != self._dropped:  # no copy keeps what was deleted
+            self._free, self._dropped = [], learner.memory.dropped
+        try:
+            copies = self._free.pop() if self._free else Copies(self._free)
+            taken = Snapshot(learner, copies, self.newest)
+            if not self._tried and learner.built:
+                self._tried = True
+                if taken.draws(learner.kind_of_inputs.example().to(learner.device)):
+                    self.why_not = "its network draws random numbers to predict"
+        except Exception as error:
+            self.why_not = f"it cannot be copied ({type(error).__name__}: {error})"
+        self.newest = taken if self.why_not is None else None
+        if self.why_not is not None:
+            log.warning("%s: predictions wait for steps: %s", learner.text, self.why_not)
