@@ -21,6 +21,10 @@ class InputError(EvenstreamError, ValueError):
     """A batch, label or option that cannot be used."""
 
 
+class LostTicket(InputError):
+    """A ticket that is not open: expired, learned before, or lost with a process that died."""
+
+
 class UnknownName(EvenstreamError, KeyError):
     """A name that is not registered; the message lists the near misses.
 

@@ -23,6 +23,7 @@ from evenstream.core.passes import Passes
 from evenstream.core.progress import Progress
 from evenstream.core.randomness import Randomness
 from evenstream.core.stateful import Stateful
+from evenstream.core.tickets import Tickets
 from evenstream.core.trained import Trained
 from evenstream.errors import InputError, NonFiniteLoss, UnknownName, calling, shown
 from evenstream.interruption import let_through
@@ -74,6 +75,8 @@ class LearnerState:
         self.passes = Passes()
         """Image passes since the learner was made or loaded, or since they were reset."""
         self.known_table = KnownTable()
+        self.tickets = Tickets()
+        """Inputs that were predicted and wait for their label, and counts of them."""
 
     @property
     def pieces(self) -> dict[str, Stateful]:
@@ -87,6 +90,7 @@ class LearnerState:
             "criterion": self.criterion,
             "randomness": self.randomness,
             "table": self.known_table,
+            "tickets": self.tickets,
             **parts,
         }
 

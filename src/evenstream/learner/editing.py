@@ -34,6 +34,8 @@ class Edit:
     """Samples in the memory that got another label, or were deleted."""
     gathered: int = 0
     """The same of rows that `accumulate` had gathered."""
+    tickets: int = 0
+    """Tickets whose row was deleted."""
     labels: tuple[Label, ...] = ()
     """The labels that it is about."""
     missing: tuple[Label, ...] = ()
@@ -46,6 +48,7 @@ class Edit:
             "event": self.what,
             "samples": self.samples,
             "gathered": self.gathered,
+            "tickets": self.tickets,
             "labels": [label_to_json(label) for label in self.labels],
         }
 
@@ -55,7 +58,7 @@ def relabel(learner: Engine, ids: list[Label], label: Label) -> Edit:
     check(learner)
     found = _Found(learner, ids)
     if not found.any:
-        return Edit("relabel", 0, 0, (label,), found.missing)
+        return Edit("relabel", labels=(label,), missing=found.missing)
     if len(found.slots):
         (index,) = learner.add_labels([label]).tolist()
         before = learner.memory.field(Y)[found.slots]
@@ -65,7 +68,7 @@ def relabel(learner: Engine, ids: list[Label], label: Label) -> Edit:
         learner.memory.relabel(wrong, after)
         found.slots = wrong
     gathered = _gathered(learner, found.waits, lambda batch, row: label)
-    return Edit("relabel", len(found.slots), gathered, (label,), found.missing)
+    return Edit("relabel", len(found.slots), gathered, labels=(label,), missing=found.missing)
 
 
 def forget_ids(learner: Engine, ids: list[Label]) -> Edit:
@@ -75,14 +78,15 @@ def forget_ids(learner: Engine, ids: list[Label]) -> Edit:
     _correct(learner, found.slots, None)
     _delete(learner, found.slots)
     gathered = _gathered(learner, found.waits, None)
-    return Edit("forget", len(found.slots), gathered, (), found.missing)
+    learner.tickets.delete(found.tickets)
+    return Edit("forget", len(found.slots), gathered, len(found.tickets), missing=found.missing)
 
 
 def forget_label(learner: Engine, label: Label) -> Edit:
     """Delete all samples of a class, which stays."""
     check(learner)
     samples, gathered = _forget_class(learner, class_of(learner, label))
-    return Edit("forget", samples, gathered, (label,))
+    return Edit("forget", samples, gathered, labels=(label,))
 
 
 def forget_rows(learner: Engine, raw: Tensor, labels: list[Label], weights: Tensor | None) -> Edit:
@@ -117,7 +121,10 @@ def forget_rows(learner: Engine, raw: Tensor, labels: list[Label], weights: Tens
             device=memory.device,
         )
     _delete(learner, slots)
-    return Edit("forget", len(slots), gathered)
+    inputs = {row for row, _ in waiting}
+    asked = [n for n, held in learner.tickets.held.items() if _bytes(held.row) in inputs]
+    learner.tickets.delete(asked)
+    return Edit("forget", len(slots), gathered, len(asked))
 
 
 def rename(learner: Engine, old: Label, new: Label) -> Edit:
@@ -128,7 +135,7 @@ def rename(learner: Engine, old: Label, new: Label) -> Edit:
     learner.label_map.rename(index, new)
     gathered = _relabel_gathered(learner, old, new)
     _announce(learner, old, new)
-    return Edit("rename", 0, gathered, (old, new))
+    return Edit("rename", 0, gathered, labels=(old, new))
 
 
 def merge(learner: Engine, old: Label, into: Label) -> Edit:
@@ -141,7 +148,7 @@ def merge(learner: Engine, old: Label, into: Label) -> Edit:
     _regroup(learner, Regrouping(len(learner.label_map), gone, target))
     gathered = _relabel_gathered(learner, old, into)
     _announce(learner, old, into)
-    return Edit("merge", samples, gathered, (old, into))
+    return Edit("merge", samples, gathered, labels=(old, into))
 
 
 def remove_class(learner: Engine, label: Label) -> Edit:
@@ -151,7 +158,7 @@ def remove_class(learner: Engine, label: Label) -> Edit:
     samples, gathered = _forget_class(learner, index)
     _regroup(learner, Regrouping(len(learner.label_map), index))
     _announce(learner, label, None)
-    return Edit("remove_class", samples, gathered, (label,))
+    return Edit("remove_class", samples, gathered, labels=(label,))
 
 
 # ---- what they share -----------------------------------------------------------------------------
@@ -179,11 +186,6 @@ class _Found:
 
     def __init__(self, learner: Engine, ids: list[Label]) -> None:
         memory = learner.memory
-        if not memory.capacity:
-            raise InputError(
-                f"{learner.text} stores no samples, so none can be found by an id; pass what was "
-                "learned: forget(x=..., labels=...)"
-            )
         self.wanted = digests(ids)
         self.slots = torch.zeros(0, dtype=torch.int64, device=memory.device)
         met: set[int] = set()
@@ -198,8 +200,16 @@ class _Found:
                 places = where(batch.ids, self.wanted)
             met.update(places.tolist())
             self._waiting.append((batch, places >= 0))
-        self.missing = tuple(each for place, each in enumerate(ids) if place not in met)
+        found = learner.tickets.with_ids(self.wanted)
         self.any = bool(met - {-1})
+        self.tickets = list(found)
+        met.update(found.values())
+        if not memory.capacity and not met - {-1}:
+            raise InputError(
+                f"{learner.text} stores no samples, so none can be found by an id; pass what was "
+                "learned: forget(x=..., labels=...)"
+            )
+        self.missing = tuple(each for place, each in enumerate(ids) if place not in met)
 
     def waits(self, batch: Waiting, row: int) -> bool:
         """Whether a gathered row is meant."""
@@ -298,5 +308,9 @@ def _announce(learner: Engine, old: Label, new: Label | None) -> None:
     learner.progress.task_counts = dict(found.values())
 
 
-def _key(row: Tensor, label: Label) -> Any:
-    return row.cpu().numpy().tobytes(), label_key(label)
+def _key(row: Tensor, label: Label) -> tuple[bytes, Any]:
+    return _bytes(row), label_key(label)
+
+
+def _bytes(row: Tensor | str) -> bytes:
+    return row.encode() if isinstance(row, str) else bytes(row.cpu().numpy().tobytes())

@@ -174,6 +174,7 @@ class Engine(LearnerState):
             for part in self._parts[1:]:
                 part.after_step(step)
         self.progress.step += 1
+        self.tickets.expire(self.step)
         return arrival.result(self.step, results)
 
     def _train(self, step: Step, undoable: bool) -> StepResult:

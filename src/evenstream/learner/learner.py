@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from evenstream.composition import compose, import_path
 from evenstream.core.devices import resolve_device, resolve_dtype
 from evenstream.core.heads import Head
 from evenstream.core.ids import plain_ids, row_ids
-from evenstream.core.inputs import Batch, check_weights
+from evenstream.core.inputs import Batch, check_weights, kind_of
 from evenstream.core.labels import Label, plain_counts, plain_label, plain_labels
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, one_at_a_time, one_step_at_a_time
 from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory
@@ -32,6 +32,7 @@ from evenstream.core.part import Part
 from evenstream.core.progress import Waiting, joined
 from evenstream.core.state import FOLLOWS
 from evenstream.core.step import StepResult
+from evenstream.core.tickets import MOST, STEPS
 from evenstream.entries import entry
 from evenstream.errors import (
     CheckpointError,
@@ -68,12 +69,21 @@ from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval
 from evenstream.policies.rules import InferenceRule
 from evenstream.policies.storing import AtTaskEnd, Storing
-from evenstream.tabular import TableEncoder
+from evenstream.tabular import TableEncoder, TableRows, is_frame
 from evenstream.text import split_options
 
 WARN_AFTER = 20
 UNLOGGED = 1000
 """Corrections that are kept for a log that is written later."""
+
+
+class Answers(NamedTuple):
+    """What `ask` returns."""
+
+    labels: Array[Any]
+    """As `predict` gives them."""
+    tickets: list[str]
+    """One for each row, for `learn_later`."""
 
 
 class Learner(Engine):
@@ -367,6 +377,79 @@ class Learner(Engine):
         the reason, every later step is refused as well, until `discard` drops them.
         """
         batch, values, encoder = self._check_batch(x, labels)
+        row_digests = row_ids(ids, len(values))
+        if row_digests is not None and not self.memory.capacity:
+            raise InputError(f"{self.text} stores no samples, so there is no use for ids")
+        rows = self._gathered() + len(values)
+        result = self._learn(batch, values, encoder, row_digests, weights, store)
+        self._warn_if_stuck(result, rows)
+        return result
+
+    @one_step_at_a_time
+    def ask(self, x: Any, *, ids: Any = None, **how: Any) -> Answers:
+        """Predict, and give a ticket for each row: `learn_later` takes it when the label comes.
+
+        The learner keeps the rows until then, and saves them: a ticket outlives the process from
+        the next save on. `limit_tickets` says how many are kept, and for how many steps.
+        `ids` as in `learn`; all else is for `predict`.
+        """
+        row_digests = row_ids(ids, len(x)) if ids is not None else None
+        if self.table is None and (is_frame(x) or isinstance(x, TableRows)):
+            raise InputError(
+                "there was no table yet that would tell how columns are read; learn from one "
+                "before, or set learner.table = TableEncoder.infer(frame)"
+            )
+        batch = self.check(x)
+        if self.tickets.kind not in (None, kind_of(batch)):
+            raise InputError(
+                f"inputs have shape {kind_of(batch).shape} each, but those that wait for their "
+                f"labels have {self.tickets.kind.shape}"
+            )
+        labels = self.predict(x, **how)
+        return Answers(labels, self.tickets.give(batch, row_digests, self.step))
+
+    @one_step_at_a_time
+    def learn_later(
+        self, tickets: Any, labels: Any, *, weights: Any = None, store: bool = True
+    ) -> StepResult:
+        """Make one step with rows that were asked about before, now that their labels have come.
+
+        One ticket with its label, or several with a label each, in any order. They are used up.
+
+        Raises:
+            LostTicket: one of them has expired, was learned before, or was lost with a process that
+                died before it had saved; no step was made.
+        """
+        if isinstance(tickets, str):
+            tickets, labels = [tickets], [labels]
+        if not isinstance(tickets, (list, tuple, np.ndarray)) or not len(tickets):
+            raise InputError(f"tickets must be those that ask() has given, got {shown(tickets)}")
+        numbers, values = self.tickets.find(list(tickets)), plain_labels(labels)
+        if len(numbers) != len(values):
+            raise InputError(f"{len(numbers)} tickets but {len(values)} labels; pass one for each")
+        rows, row_digests = self.tickets.rows(numbers)
+        own = row_digests if self.memory.capacity else None
+        count = self._gathered() + len(values)
+        result = self._learn(self.check(rows), values, None, own, weights, store, numbers)
+        self._warn_if_stuck(result, count)
+        return result
+
+    @one_step_at_a_time
+    def limit_tickets(self, number: int = MOST, steps: int = STEPS) -> None:
+        """Keep at most so many tickets, each for at most so many steps; the oldest expire."""
+        self.tickets.limit(number, steps, self.step)
+
+    def _learn(
+        self,
+        batch: Batch,
+        values: list[Label],
+        encoder: TableEncoder | None,
+        row_digests: Tensor | None,
+        weights: Any,
+        store: bool,
+        tickets: Sequence[int] = (),
+    ) -> StepResult:
+        """Make a step with checked rows, which uses up their tickets."""
         if not isinstance(store, (bool, np.bool_)):
             raise InputError(f"store must be True or False, got {shown(store)}")
         if not store and self.options.accumulate > 1:
@@ -377,7 +460,6 @@ class Learner(Engine):
                 f"{self.text} cannot weigh rows: its loss is not a mean over them alone; leave out "
                 "weights, or take a method such as er-las"
             )
-        row_digests = row_ids(ids, len(values))
         if row_digests is not None and isinstance(self.composition.storing, AtTaskEnd):
             raise InputError(
                 f"{self.text} fills its memory at the ends of tasks, from data without ids; leave "
@@ -385,20 +467,19 @@ class Learner(Engine):
             )
         self._check_boundaries()
         with all_or_nothing(self):
+            self.tickets.learn(tickets)
             if encoder is not None:
                 self.known_table.encoder = encoder
             raw = self.encode(batch)
             if not self.built:
                 self.build(raw.to(self.device))
             gathered = self._gathered()
-            batch_ = Waiting(raw, values, row_weights, row_digests)
-            self.progress.pending = [*self.progress.pending, batch_]
+            arrived = Waiting(raw, values, row_weights, row_digests)
+            self.progress.pending = [*self.progress.pending, arrived]
             waiting = gathered + len(raw)
             if waiting < self.options.accumulate:
                 return StepResult(self.step, None, None, rows=0, waiting=waiting)
-            result = self._learn_pending(gathered, store)
-        self._warn_if_stuck(result, waiting)
-        return result
+            return self._learn_pending(gathered, store)
 
     @one_step_at_a_time
     def flush(self) -> StepResult | None:
@@ -766,6 +847,8 @@ class Learner(Engine):
             self.about_to_change(parameters, optimizer)
 
     def _warn_if_stuck(self, result: StepResult, rows: int) -> None:
+        if result.waiting:
+            return
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
             warnings.warn(trouble, NotLearning, stacklevel=4)

@@ -30,6 +30,8 @@ from evenstream.tabular import TableEncoder
 KIND = "learner"
 TABLE = "table"
 """Where in a save it is said how tables are read; absent if there was none."""
+TICKETS = "tickets"
+"""Where tickets are; absent if none was ever given."""
 
 
 def learner_state(learner: Engine) -> dict[str, Any]:
@@ -38,8 +40,9 @@ def learner_state(learner: Engine) -> dict[str, Any]:
     unwritten = learner.unwritten
     settings = {name: said for name, thing in unwritten.items() if (said := settings_of(thing))}
     pieces = {name: piece.state() for name, piece in learner.pieces.items()}
-    if pieces[TABLE] is None:  # as in all saves before there were tables
-        del pieces[TABLE]
+    for name in (TABLE, TICKETS):
+        if pieces[name] is None:  # as in all saves before there were any
+            del pieces[name]
     return {
         "kind": KIND,
         "method": learner.text,
@@ -176,6 +179,8 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
         with entry(TABLE):
             learner.known_table.load_state(state.get(TABLE))
             _check_table(learner)
+        with entry(TICKETS):
+            learner.tickets.load_state(state.get(TICKETS))
         with entry("criterion"):
             learner.criterion.load_state(state["criterion"])
         for index, part in enumerate(learner.composition.parts):

@@ -33,6 +33,7 @@ def summary(learner: Engine) -> dict[str, str]:
         "memory": f"{len(memory):,} of {memory.capacity:,} samples",
         "steps": f"{learner.step:,}",
         "device": f"{learner.device}, {learner.options.dtype}",
+        **({"tickets": str(learner.tickets)} if learner.tickets.given else {}),
         **({"rule": "; ".join(told)} if told else {}),
     }
 
