@@ -6,11 +6,13 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import evenstream
 from evenstream.methods import METHODS
+from tools.website.drawings import DRAWINGS, drawing_of
 from tools.website.inspect_site import browser, check_page, open_page, page_names, served
 from tools.website.las_figure import draw_las
 from tools.website.links import broken_links
@@ -73,6 +75,24 @@ def test_a_page_has_stored_results_and_differences_of_its_method_only(pages):
     assert "`las`" in pages["fine-tune"]
     assert "`ties=oldest` (i-Blurry)" in pages["clib"]
     assert "which the paper names" not in pages["clib"]  # of another table
+
+
+def test_the_main_methods_are_drawn():
+    assert len(DRAWINGS) == 8 and set(DRAWINGS) <= set(METHODS)
+    assert drawing_of("fine-tune") == ""
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_whole(name):
+    drawing = DRAWINGS[name]
+    svg = ElementTree.fromstring(re.search(r"<svg.*</svg>", drawing_of(name), re.S)[0])
+    assert svg.get("aria-label") == drawing.words
+    assert len(svg.findall("g")) == len(drawing.boxes)
+    assert {arrow.start for arrow in drawing.arrows} <= set(drawing.boxes)
+    places = [(box.column, box.row) for box in drawing.boxes.values()]
+    assert len(set(places)) == len(places)
+    for box in drawing.boxes.values():
+        assert all(len(line) <= 20 for line in box.text.split("\n"))  # fits at 13 pixels
 
 
 def test_formulas_are_of_methods_that_exist():

@@ -27,7 +27,7 @@ _TOO_LARGE = 2**63
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """What a learner and a run have in common, checked when it is made."""
+    """The options that learners and runs share, checked when they are made."""
 
     memory: int = 1000
     """Samples kept for replay; 0 means none."""
@@ -36,28 +36,28 @@ class TrainingOptions:
     replay_batch: int = 32
     """Stored samples replayed in each step."""
     steps: int = 1
-    """Updates for each arriving batch; the memory is offered its rows once."""
+    """Updates for each arriving batch; its rows are offered to the memory once."""
     step_rows: StepRows = "micro"
-    """With several steps, micro cuts the batch and its replay into as many parts; repeat trains on
-    the whole batch each time, with a new view and a new draw of replay."""
+    """With several steps: micro splits the batch and its replay into that many parts; repeat trains
+    on the whole batch each time, augmented anew and with a new draw of replay."""
     lr: float = 0.03
     """Learning rate."""
     optimizer: str = "sgd"
-    """sgd, adam, adamw, or one that a plugin registers."""
+    """sgd, adam, adamw, or one registered by a plugin."""
     momentum: float = 0.0
-    """Of sgd."""
+    """Momentum of SGD."""
     weight_decay: float = 0.0
-    """Of any optimiser."""
+    """Weight decay, with any optimiser."""
     augment: str = "none"
-    """none, or parts joined by +: crop, flip, resized-crop, jitter, gray, randaugment."""
+    """none, or any of crop, flip, resized-crop, jitter, gray, randaugment, joined by +."""
     scope: Literal["seen", "all"] = "seen"
     """Classes in the softmax: those seen so far, or all that the stream will have."""
     seed: int = 0
-    """Everything random derives from it."""
+    """Seed of everything random."""
     device: str = "cpu"
     """cpu, cuda, cuda:1, ..."""
     dtype: DType = "auto"
-    """auto is bfloat16 on CPUs with AMX, else float32."""
+    """auto means bfloat16 on CPUs with AMX, and float32 elsewhere."""
 
     def __post_init__(self) -> None:
         for name, least in (("memory", 0), ("batch", 1), ("replay_batch", 0), ("steps", 1)):
@@ -106,16 +106,16 @@ class TrainingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(TrainingOptions):
-    """All options of a learner but what it is composed of; in a run the stream decides these."""
+    """All options of a learner except its parts; in a run, the stream decides these."""
 
     mean: tuple[float, ...] | None = None
-    """Per channel, subtracted after scaling uint8 to 0..1."""
+    """Subtracted from each channel after scaling uint8 to 0..1."""
     std: tuple[float, ...] | None = None
-    """Per channel, divided by."""
+    """Each channel is divided by this."""
     accumulate: int = 1
-    """Rows to gather before a step is made."""
+    """Rows to collect before each step."""
     head_size: int = 0
-    """Rows of the head made in advance."""
+    """Number of classes the head has room for from the start."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,6 +14,7 @@ from evenstream.composition import ALIASES, LogitAdjustment, compose
 from evenstream.methods import METHODS
 from evenstream.report.packed import PACKED, PackedRun, read_packed
 from evenstream.text import MethodText
+from tools.website.drawings import drawing_of
 from tools.website.page import Page, table
 
 TITLES = {"needs": "Needs", "cost": "Cost", "paper": "Source", "policies": "Made of"}
@@ -52,6 +53,8 @@ def _text(
 ) -> str:
     method = compose(name).method
     parts = [f"# `{name}`", idea(type(method)), *_formula(formulas.get(name, {}))]
+    if drawing := drawing_of(name):
+        parts += ["## In a drawing", drawing]
     parts += ["## At a glance", _glance(name)]
     rows = [[f"`{key}`", f"`{value}`", meaning] for key, value, meaning in options_of(method)]
     parts += ["## Options", table(["option", "default", "meaning"], rows) if rows else "None."]

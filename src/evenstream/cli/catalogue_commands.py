@@ -160,14 +160,14 @@ def _explain_rule(console: Screen, rule: InferenceRule) -> None:
 
 
 def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = None) -> int:
-    """List the streams; or show and draw one: its tasks, its classes over time, its options.
+    """List the streams, or show and draw one: its tasks, its classes over time, its options.
 
     Example: evenstream streams s-cifar100
 
     Args:
-        name: A stream; PREFIX-DATASET[:key=value,...], or a path.
-        seed: Of everything random in the stream.
-        picture: PNG file to draw the stream into.
+        name: A stream as PREFIX-DATASET[:key=value,...], or a path.
+        seed: Seed of everything random in the stream.
+        picture: PNG file for the drawing.
     """
     from evenstream.cli.screen import Screen
 

@@ -44,7 +44,7 @@ def list_() -> int:
 def get(name: Name) -> int:
     """Download a data set, check it, and put it under the data root.
 
-    A download that broke off, or was stopped by Ctrl-C, goes on where it was.
+    An interrupted download resumes where it stopped.
 
     Example: evenstream data get fashion-mnist
 
@@ -74,7 +74,7 @@ def get(name: Name) -> int:
 
 
 def verify(name: Name) -> int:
-    """Compute the checksums of a data set's files again; exits with 1 if one is not right.
+    """Check a data set's files against their checksums; exits with 1 if one is wrong.
 
     Example: evenstream data verify cifar10
 
@@ -87,15 +87,15 @@ def verify(name: Name) -> int:
 
 
 def import_(name: Name, directory: Directory) -> int:
-    """Take a data set from files that are already on this machine.
+    """Add a data set from files that are already on this machine.
 
-    Unpacked folders of images are not copied; they are read from where they are.
+    Unpacked folders of images are not copied but read in place.
 
     Example: evenstream data import cifar10 ~/Downloads
 
     Args:
         name: A data set.
-        directory: Folder with its files, in their usual layout, packed or not.
+        directory: Folder with its files in their usual layout, packed or unpacked.
     """
     from evenstream.data import import_files
 

@@ -23,7 +23,7 @@ _REQUIREMENT = re.compile(r"([\w.-]+)[^;]*(?:;.*extra == ['\"]([\w-]+)['\"])?")
 
 
 def doctor() -> int:
-    """Print what this machine offers: versions, processor, extras, data sets. For bug reports.
+    """Print versions, processor, extras and data sets of this machine, for a bug report.
 
     Whatever is missing or broken is named; exits with 1 if PyTorch cannot be used.
 

@@ -14,7 +14,7 @@ def export(
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
 ) -> int:
-    """Write a saved learner as one file that predicts without evenstream.
+    """Export a saved learner to one file that predicts without evenstream.
 
     Example: evenstream export plant plant.onnx
 

@@ -146,31 +146,31 @@ def learn(
 
     Example: evenstream learn plant --from monday.csv
 
-    Shows the accuracy on rows before they are learned. Ctrl-C saves; the same command goes on
-    exactly there, also with rows that were added to a CSV file meanwhile. Rows come in the order of
-    the file; images of a folder, which would come class by class, in an order drawn by the seed.
+    Shows the accuracy on rows before they are learned. Ctrl-C saves, and the same command resumes
+    there; if rows were added to a CSV file meanwhile, it learns those. Rows are read in the order
+    of the file. Images in folders, which would come class by class, are shuffled by the seed.
 
     Args:
         directory: Folder of the learner: new, or written by `learn` or by Learner.save.
         source: A table (.csv, .tsv, .jsonl, .parquet), an .npz file, a folder with a folder of
-            images for each class, - for CSV with a header or JSON lines from the standard input, as
-            in `tail -n +1 -f monday.csv | evenstream learn plant --from -`, or SCHEME://... with a
-            scheme that a plugin brings.
+            images for each class, - for CSV with a header or JSON lines from standard input, as in
+            `tail -n +1 -f monday.csv | evenstream learn plant --from -`, or SCHEME://... with a
+            scheme that a plugin provides.
         new: Options of a new learner.
-        start: Begin a new DIR with a copy of the learner in this folder, which may be a run's.
-        label: Column of a table that holds the label.
-        ignore: Columns of a table to leave out.
-        categorical: Columns to take as categories, whatever they look like; for a new learner.
-        text: Columns to take as free text; for a new learner.
-        date: Columns to take as dates or times, each as NAME or NAME=FORMAT (%d.%m.%Y); for a new
-            learner.
-        size: Pixels a side that images are brought to, for a new learner.
+        start: Start a new DIR from a copy of the learner in this folder, which may be a run's.
+        label: Column that holds the label.
+        ignore: Columns to leave out.
+        categorical: Columns to treat as categories, whatever they look like; for a new learner.
+        text: Columns to treat as free text; for a new learner.
+        date: Columns to treat as dates or times, each as NAME or NAME=FORMAT (%d.%m.%Y); for a
+            new learner.
+        size: Height and width that images are resized to; for a new learner.
         corrupt: What to do with rows and images that cannot be used: stop, or skip and count them.
-        again: Learn data once more that was learned before.
-        patience: Seconds that rows from the standard input wait for a full batch.
+        again: Learn data once more that has been learned already.
+        patience: How many seconds rows from standard input wait for a full batch.
         checkpoint_every: Steps between saves.
         device: cpu, cuda, cuda:1, ...
-        threads: Threads; results are exact, bit for bit, on one.
+        threads: Number of threads; results repeat bit for bit on one.
     """
     from evenstream.checkpoint import has_checkpoint
     from evenstream.cli.screen import Screen
@@ -245,22 +245,22 @@ def predict(
 
     Example: evenstream predict plant tuesday.csv --out predictions.csv
 
-    Writes label and probability for each row, and the probability of each class. If the data has
-    labels, says how many predictions are right.
+    Writes the label and its probability for each row, and the probability of each class. If the
+    data has labels, also prints the accuracy.
 
     Args:
         directory: Folder of the learner, or of a run.
         source: A table, an .npz file with x, an image, a folder of images, - for CSV or JSON lines
-            from the standard input, or SCHEME://... with a scheme that a plugin brings.
+            from standard input, or SCHEME://... with a scheme that a plugin provides.
         out: File to write.
-        top: Write so many of the most likely labels instead of the probabilities of all.
+        top: Write this many of the most likely labels instead of all probabilities.
         spreadsheet_safe: Put a ' before text that a spreadsheet would take for a formula.
-        label: Column of a table that holds the label, which is left out of the prediction.
-        ignore: Columns of a table to leave out.
+        label: Column that holds the label, which is not used for the prediction.
+        ignore: Columns to leave out.
         corrupt: What to do with rows and images that cannot be used: stop, skip them, or write a
-            line with empty cells for each (null), so that lines stay in step with the data.
+            line of empty cells for each (null), so that lines stay aligned with the data.
         device: cpu, cuda, cuda:1, ...
-        threads: Threads.
+        threads: Number of threads.
     """
     from evenstream.live.learner_folder import read_learner
     from evenstream.live.opening import Known, Reading, open_source

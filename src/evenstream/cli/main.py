@@ -33,7 +33,7 @@ Start here:  evenstream compare er er-las --stream c-digits
 """
 
 LOG = "EVENSTREAM_LOG"
-"""Environment variable that says from which level on the log is shown."""
+"""Environment variable that sets the level of the log."""
 LEVELS = ("debug", "info", "warning")
 
 Commands = dict[str, Callable[..., Any]]
@@ -126,7 +126,7 @@ def _prepare_output() -> None:
 
 
 def _show_log(level: str) -> None:
-    """Write what the library logs to the standard error, if that is asked for."""
+    """Write what the library logs to standard error, if asked to."""
     if not level:
         return
     if level not in LEVELS:
@@ -146,7 +146,7 @@ def _run(arguments: list[str] | None) -> int:
     try:
         _show_log(os.environ.get(LOG, ""))
         if any("\0" in word for word in words):
-            raise InputError("there is nothing with a NUL character in its name")
+            raise InputError("an argument contains a NUL character, which no name can have")
         command = COMMANDS.get(words[0]) if words else None
         if command in GROUPS:
             return _dispatch_group(command, words[1:] or ["--help"])

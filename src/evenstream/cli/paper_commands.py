@@ -53,7 +53,7 @@ def run(name: Name, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
     Example: evenstream paper run mnist --scale smoke --cells method=er method=er-las
 
-    Ctrl-C saves; the same command goes on exactly there, and leaves finished runs alone.
+    Ctrl-C saves, and the same command continues from there; finished runs are not run again.
 
     Args:
         name: An experiment (see `evenstream paper list`).
@@ -79,25 +79,24 @@ def list_(
     runs: RunFolders = (),
     measure: bool = False,
 ) -> int:
-    """List the paper's tables and figures: what has been run, what the rest would cost.
+    """List the paper's tables and figures, what has been run, and how long the rest would take.
 
-    The cost is the time on all cores of this machine, from finished runs like those to come; a
-    dash where there are none, "over" where there are for some. A run counts on whichever device and
-    in whichever precision it was made, as in `paper report`; `paper run` makes those that it is
-    asked for.
+    Times are for all cores of this machine, estimated from similar runs that have finished: a dash
+    if there are none, "over" if only some have. Runs count whatever their device and precision, as
+    in `paper report`; `paper run` makes exactly those you ask for.
 
     Example: evenstream paper list table 2
 
     Example: evenstream paper list --method er-ace --scale cpu --measure
 
     Args:
-        words: Only what has all of these in its number, name or title: figure, "table 2", batch.
+        words: Only those with all of these in number, name or title: figure, "table 2", batch.
         stream: Only experiments on this stream.
         method: Only experiments with this method.
-        scale: Of the experiments that have it.
+        scale: Only experiments that have this scale.
         out: Folder of all runs.
         runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
-        measure: Time a few steps of each kind of run that is not known yet (seconds each).
+        measure: Time a few steps of each kind of run whose time is unknown (seconds each).
     """
     from evenstream.cli.screen import Screen
     from evenstream.paper import Description, descriptions, experiments
@@ -166,14 +165,14 @@ def report(
 
     Example: evenstream paper report --runs out/my-runs --out out/paper-report
 
-    Says for each number whether it is better or worse than the paper's beyond the noise, and at
-    which scale it was made. A run counts wherever it is and whichever command made it.
+    Says for each number whether it differs from the paper's by more than chance, and at which scale
+    it was made. Runs count wherever they are and whichever command made them.
 
     Args:
         names: Experiments (see `evenstream paper list`).
-        store: Folder of all runs that sweeps made.
+        store: Folder that sweeps keep their runs in.
         runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
-        out: Folder for the report; must be new, empty or a report.
+        out: Folder for the report; must be new, empty, or hold an earlier report.
     """
     from evenstream.paper.report import collect
     from evenstream.report.experiments import check_folder, write_tables

@@ -69,12 +69,12 @@ def pretrain(
     out: NewFolder,
     settings: Annotated[PretrainSettings, tyro.conf.OmitArgPrefixes] = PretrainSettings(),  # noqa: B008
 ) -> int:
-    """Train a network on the classes that a stream sets aside, for its runs to start from.
+    """Train a network on classes that a stream sets aside, so that runs can start from it.
 
     Example: evenstream pretrain --stream c-digits:reserve=4 --epochs 20 --out out/base
 
     Writes weights.safetensors, for `evenstream run ... --weights`, pretrain.json, and checkpoints.
-    Ctrl-C saves; `evenstream resume DIR` goes on exactly there.
+    Ctrl-C saves, and `evenstream resume DIR` continues from there.
 
     Args:
         out: Folder for the results; must be new or empty.

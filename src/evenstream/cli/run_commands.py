@@ -48,13 +48,13 @@ def run(
 
     Example: evenstream run er-las:tau=2 --stream c-digits --memory 100 --out out/first
 
-    Writes config.toml, events.jsonl, metrics.json, env.json and checkpoints. Ctrl-C saves;
-    `evenstream resume DIR` goes on exactly there.
+    Writes config.toml, events.jsonl, metrics.json, env.json and checkpoints. Ctrl-C saves, and
+    `evenstream resume DIR` continues from there.
 
     Args:
         method: NAME[:key=value,...][@RULE], as in er, er-las:tau=inf,window=5, er@ncm.
         settings: Options of the run.
-        track: Where to show the run as well: tensorboard, mlflow, or both, with a comma.
+        track: Also log the run to tensorboard, mlflow, or both (separated by a comma).
         out: Folder for the run; must be new or empty.
     """
     from evenstream.run.folder import claim_folder
@@ -90,19 +90,19 @@ def compare(
     budget: Budget = None,
     out: NewFolder = None,
 ) -> int:
-    """Train several methods on the same seeds and say how sure the differences are.
+    """Train several methods on the same seeds, and show their differences with 95 % intervals.
 
     Example: evenstream compare fine-tune er er-las --stream c-digits --seeds 10 --out out/digits
 
     Writes a run folder for each method and seed, summary.json and report.html.
 
     Args:
-        methods: NAME[:key=value,...][@RULE] each; later ones are compared with earlier ones.
+        methods: Each as NAME[:key=value,...][@RULE]; later ones are compared with earlier ones.
         settings: Options of every run.
         seeds: How many seeds each method is trained with.
-        jobs: Runs at the same time, each a process with --threads threads.
-        track: Where to show the runs as well: tensorboard, mlflow, or both, with a comma.
-        budget: Mark methods that take more image passes than so many times those of er-las: 1.1x.
+        jobs: How many runs at the same time, each in a process with --threads threads.
+        track: Also log the runs to tensorboard, mlflow, or both (separated by a comma).
+        budget: Mark methods that need more image passes than er-las by this factor, such as 1.1x.
         out: Folder for the comparison; must be new or empty.
     """
     from evenstream.track import read_names
@@ -134,14 +134,14 @@ def compare(
 
 
 def resume(directory: Folder, jobs: int = 0, track: Trackers = "") -> int:
-    """Go on with a run, comparison or pre-training that was stopped, exactly where it stopped.
+    """Continue a run, comparison or pre-training exactly where it was stopped.
 
     Example: evenstream resume out/first
 
     Args:
         directory: The folder given as --out before.
-        jobs: Runs at the same time, for a comparison (0: one for each core).
-        track: Where to show runs as well: tensorboard, mlflow, or both, with a comma.
+        jobs: For a comparison, how many runs at the same time (0: one for each core).
+        track: Also log runs to tensorboard, mlflow, or both (separated by a comma).
     """
     from evenstream.checkpoint import has_checkpoint
     from evenstream.cli.pretrain_commands import resume_pretraining
@@ -169,7 +169,7 @@ def resume(directory: Folder, jobs: int = 0, track: Trackers = "") -> int:
     if finished_metrics(directory) is not None:
         console.print("this run is finished; nothing to do")
     elif not has_checkpoint(directory / CHECKPOINTS):
-        console.print("it was stopped before its first checkpoint; starting over")
+        console.print("it was stopped before its first checkpoint, so it starts over")
     with Tracking(trackers, [directory], directory):
         metrics = resume_run(directory, make_progress(console))
     _print_result(console, metrics, directory)
@@ -190,8 +190,8 @@ def report(
 
     Args:
         directory: The folder of a run or a comparison.
-        out: The page to write; one file, no network needed to look at it.
-        budget: Mark methods that take more image passes than so many times those of er-las: 1.1x.
+        out: The page to write: a single file that needs no network.
+        budget: Mark methods that need more image passes than er-las by this factor, such as 1.1x.
     """
     from evenstream.report import write_report
 

@@ -36,10 +36,11 @@ class RunFlags:
         str | None,
         tyro.conf.arg(metavar="RULE", help_behavior_hint="(default: the method's own)"),
     ] = None
-    """How to predict: argmax, ncm, ema, ... (see `evenstream methods`); for methods named without
-    one: er@ncm is er with it."""
+    """How to predict: argmax, ncm, ema, ... (see `evenstream methods`). Applies to methods that do
+    not name one themselves, as er@ncm does."""
     eval: Literal["subset", "full"] = "subset"
-    """Test samples of online evaluations; full (the paper's) can cost 8 times the training."""
+    """How many test samples online evaluations use; full, as in the paper, can take 8 times as
+    long as the training."""
 
     def open(self) -> Stream:
         """Load the stream that these flags describe."""

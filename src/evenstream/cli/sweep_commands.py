@@ -75,11 +75,11 @@ class SweepOptions:
     retries: int = 1
     """How often a run that fails is tried again."""
     keep: bool = False
-    """Keep the checkpoints of finished runs, to predict with them; they are large."""
+    """Keep the checkpoints of finished runs, to predict with them later; they are large."""
     track: Trackers = ""
-    """Where to show the runs as well: tensorboard, mlflow, or both, with a comma."""
+    """Also log the runs to tensorboard, mlflow, or both (separated by a comma)."""
     out: StoreFolder = STORE
-    """Folder of all runs. Experiments share it: a run that is there is not made again."""
+    """Folder of all runs. Experiments share it, and a run that is there is not run again."""
 
     def overrides(self) -> dict[str, str]:
         """Settings that count more than the experiment's."""
@@ -92,7 +92,7 @@ Options = Annotated[SweepOptions, tyro.conf.OmitArgPrefixes]
 
 
 def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
-    """Fill a table of your own: methods, streams and settings in a file, every combination run.
+    """Run every combination of the methods, streams and settings in a file, and report on them.
 
     Example: evenstream sweep tau.toml --jobs 4 --out out/store
 
@@ -112,7 +112,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
 
 def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
-    """Make the runs that an experiment lacks and report on all; returns the exit status."""
+    """Run what an experiment still lacks and report on all of it; returns the exit status."""
     from evenstream.cli.screen import Screen
     from evenstream.report.formats import count
     from evenstream.run.workers import warm_up

@@ -83,39 +83,39 @@ class RunConfig(TrainingOptions, TomlSettings):
     network: str = "mlp"
     """mlp, mlp-norm, convnet, resnet18, slim-resnet18, resnet18-imagenet or resnet34."""
     weights: str | None = None
-    """Weights that the network starts from: .safetensors, .pth or .pt, torchvision's names."""
+    """File of weights to start from: .safetensors, .pth or .pt, with torchvision's names."""
     weights_sha256: str | None = None
     threads: int = 1
-    """Threads of a run; results are exact, bit for bit, on one."""
+    """Threads of each run; results repeat bit for bit on one."""
     class_order: Literal["label", "seed"] = "label"
     """Order in which the classes arrive."""
     tasks: int | None = None
-    """Groups that the classes are cut into."""
+    """Number of tasks to divide the classes into."""
     test_fraction: float | None = None
-    """Part of data without a test set that is kept for testing."""
+    """Share to set aside for testing, for data without a test set."""
     epochs: int = 1
     """Passes over each task's data; 1 is online."""
     milestones: tuple[int, ...] = ()
-    """Epochs of each task from which on the learning rate is a tenth (DER's code: 35,45)."""
+    """Epochs of each task after which the learning rate is divided by ten (DER's code: 35,45)."""
     lr_decay: Literal["none", "linear"] = "none"
-    """Inside each task the learning rate stays as it is, or falls linearly to zero."""
+    """Whether the learning rate falls linearly to zero in each task."""
     reset_optimizer: bool = False
-    """Begin each task with a new optimiser, so that momentum and moments are forgotten."""
+    """Start each task with a new optimiser, without the old momentum or moments."""
     store: Literal["every-epoch", "first-epoch"] = "every-epoch"
-    """In which epochs of a task the memory is offered its rows."""
+    """In which epochs of a task its rows are offered to the memory."""
     batch_schedule: Schedule = "constant"
     """How the batch size changes from task to task; --batch is the largest."""
     corrupt: Literal["stop", "skip"] = "stop"
-    """What to do about an image that cannot be read; those skipped are counted."""
+    """What to do with an image that cannot be read: stop, or skip and count it."""
     eval_every: int = 0
     """Steps between online evaluations, for A_AUC (the paper: 5); 0 means none."""
     eval_images: int = 1000
-    """Test samples of online evaluations: fixed, balanced over classes, the same for all methods
-    and seeds; 0 means all."""
+    """Number of test samples in online evaluations: a fixed choice, balanced over classes and the
+    same for all methods and seeds; 0 means all."""
     eval_future: bool = False
-    """Test on tasks not begun as well (FWT, F_T to the letter); doubles the cost of evaluation."""
+    """Also test on tasks that have not started (for FWT and a literal F_T); takes twice as long."""
     checkpoint_every: int = 500
-    """Steps between checkpoints (there is one after each task anyway)."""
+    """Steps between checkpoints; there is also one after each task."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""The examples with pretrained encoders, on small excerpts made here."""
+"""The programs of the tutorials, on small data made here."""
 
 import csv
 import re
@@ -13,6 +13,7 @@ from PIL import Image
 from evenstream import Learner
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
 @pytest.fixture
@@ -23,6 +24,11 @@ def run(monkeypatch, capsys):
         return capsys.readouterr().out
 
     return run
+
+
+def is_drawn(picture):
+    with Image.open(picture) as image:
+        return image.width > 800 and len(image.convert("L").getcolors()) > 10
 
 
 def draw_pictures(folder, kinds, count=15, side=48):
@@ -48,7 +54,9 @@ def test_frozen_images(run, tmp_path):
     size = ("--side", 48, "--batch", 6)
     out = run("frozen_images.py", tmp_path / "first", tmp_path / "save", *size)
     assert float(re.search(r"mean of classes +([\d.]+)%", out)[1]) >= 75, out
-    run("frozen_images.py", tmp_path / "later", tmp_path / "save", *size)
+    picture = tmp_path / "classes.png"
+    run("frozen_images.py", tmp_path / "later", tmp_path / "save", *size, "--picture", picture)
+    assert is_drawn(picture)
     learner = Learner.load(tmp_path / "save")
     assert learner.labels == ["bars", "boards", "discs"] and learner.step == 6
     assert learner.memory.field("x").shape == (36, 1280)
@@ -73,8 +81,29 @@ def test_text_intents(run, tmp_path):
             rows.append((f"{start.format(adjective)} {draw.choice(ends)}", label))
     with (tmp_path / "asked.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "label"), *rows])
-    out = run("text_intents.py", tmp_path / "asked.csv", tmp_path / "save")
-    right, known = map(int, re.search(r"(\d+) of 120 right.*; (\d+) had", out).groups())
-    assert right >= 0.7 * known > 70, out
+    picture = tmp_path / "right.png"
+    out = run("text_intents.py", tmp_path / "asked.csv", tmp_path / "save", "--picture", picture)
+    right, new = map(int, re.search(r"(\d+) of 120 right.*, (\d+) new intents", out).groups())
+    assert right >= 70 and new == 3, out
+    assert is_drawn(picture)
     learner = Learner.load(tmp_path / "save")
     assert sorted(learner.labels) == ["card", "rate", "transfer"]
+
+
+def test_compare_methods(run, tmp_path):
+    picture = tmp_path / "differences.png"
+    options = ("--batch", 100, "--seeds", 2, "--jobs", 1, "--picture", picture)
+    out = run("compare_methods.py", tmp_path / "out", "fine-tune", "er-las", *options)
+    assert re.search(r"er-las minus fine-tune: \+\d+\.\d points", out), out
+    picture.unlink()
+    again = run("compare_methods.py", tmp_path / "out", "fine-tune", "er-las", *options)
+    assert again in out and picture.exists()  # drawn from the runs that are there
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="source distributions have no results")
+def test_reproduce_table(run, tmp_path):
+    picture = tmp_path / "table.png"
+    runs = RESULTS / "c-mnist_paper.runs.jsonl"
+    out = run("reproduce_table.py", "mnist", runs, tmp_path / "out", "--picture", picture)
+    assert "er-las, 500: 88.1 here, 91.7 in the paper" in out and out.count("here,") == 18
+    assert is_drawn(picture)
