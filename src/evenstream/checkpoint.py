@@ -40,6 +40,8 @@ FORMAT = 3
 """What is written. Format 2, of evenstream 0.1.0, differs in the state of learners only."""
 READABLE = (2, FORMAT)
 _TENSOR, _ESCAPE = "__tensor__", "~"
+ALONE = "alone"
+"""Says in a checkpoint that none before it may stay."""
 _INCOMING = "incoming"
 _NUMBER = re.compile(r"checkpoint-(\d+)")
 
@@ -90,8 +92,12 @@ def fingerprint(tree: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
-    """Write a checkpoint; keep it and the one before it. Returns the JSON file's path."""
+def write_checkpoint(folder: Path, step: int, tree: dict[str, Any], *, alone: bool = False) -> Path:
+    """Write a checkpoint; keep it and the one before it. Returns the JSON file's path.
+
+    One that is to be `alone` says so itself, so that earlier ones go even if the process is killed
+    before it could remove them: something in them is to be forgotten.
+    """
     stored, rest = _stored(tree)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +110,7 @@ def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
             data = manifest.with_suffix(".safetensors")
             save_file(stored, data)
             digest = _file_digest(data)
-            text = json.dumps(_manifest(step, digest, rest), indent=1)
+            text = json.dumps(_manifest(step, digest, rest, alone), indent=1)
             manifest.write_text(text, encoding="utf-8")
             shutil.copymode(manifest, data)  # safetensors lets nobody but the owner read
             sync(data)
@@ -119,7 +125,7 @@ def write_checkpoint(folder: Path, step: int, tree: dict[str, Any]) -> Path:
         raise CheckpointError(
             f"cannot write a checkpoint to {folder}: {error}; {before}"
         ) from error
-    _remove_old(folder, newest)
+    _remove_old(folder, newest, alone=alone)
     log.debug("saved %s", newest)
     return newest
 
@@ -130,7 +136,7 @@ def _stored(tree: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
     return {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, rest
 
 
-def _manifest(step: int, tensors_sha256: str, rest: Any) -> dict[str, Any]:
+def _manifest(step: int, tensors_sha256: str, rest: Any, alone: bool = False) -> dict[str, Any]:
     """What the JSON file says."""
     body = {
         "format": FORMAT,
@@ -138,6 +144,7 @@ def _manifest(step: int, tensors_sha256: str, rest: Any) -> dict[str, Any]:
         "step": step,
         "tensors_sha256": tensors_sha256,
         "state": rest,
+        **({ALONE: True} if alone else {}),
     }
     return {**body, "sha256": text_digest(body)}
 
@@ -207,7 +214,10 @@ def tidy(folder: Path) -> None:
     shutil.rmtree(folder / _INCOMING, ignore_errors=True)
     manifests = _manifests(folder)
     if manifests:
-        _remove_old(folder, manifests[0])
+        alone = False
+        with contextlib.suppress(CheckpointError):
+            alone = _checked(manifests[0]).get(ALONE) is True
+        _remove_old(folder, manifests[0], alone=alone)
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -292,10 +302,10 @@ def _check_format(where: str, body: dict[str, Any]) -> None:
     )
 
 
-def _remove_old(folder: Path, newest: Path) -> None:
+def _remove_old(folder: Path, newest: Path, *, alone: bool = False) -> None:
     """Keep the newest and, before it, the last one that is whole; remove all other files."""
     kept = [newest]
-    for manifest in _manifests(folder):
+    for manifest in [] if alone else _manifests(folder):
         with contextlib.suppress(CheckpointError):
             if manifest != newest and _checked(manifest):
                 kept.append(manifest)

@@ -13,7 +13,7 @@ from typing import Any
 
 import tyro
 
-from evenstream.cli import data_commands, paper_commands
+from evenstream.cli import correct_commands, data_commands, paper_commands
 from evenstream.cli.catalogue_commands import methods, streams
 from evenstream.cli.doctor_command import doctor
 from evenstream.cli.export_commands import export
@@ -55,6 +55,14 @@ def paper() -> int:
     return _dispatch_group(paper, ["--help"])
 
 
+def correct() -> int:
+    """A saved learner's labels: `correct relabel|forget|rename|merge|remove-class DIR ...`.
+
+    Example: evenstream correct rename plant "class 3" crack
+    """
+    return _dispatch_group(correct, ["--help"])
+
+
 COMMANDS: Commands = {
     "run": run,
     "compare": compare,
@@ -64,6 +72,7 @@ COMMANDS: Commands = {
     "paper": paper,
     "learn": learn,
     "predict": predict,
+    "correct": correct,
     "export": export,
     "pretrain": pretrain,
     "methods": methods,
@@ -72,6 +81,7 @@ COMMANDS: Commands = {
     "doctor": doctor,
 }
 GROUPS: dict[Callable[..., Any], Commands] = {
+    correct: correct_commands.COMMANDS,
     data: data_commands.COMMANDS,
     paper: paper_commands.COMMANDS,
 }

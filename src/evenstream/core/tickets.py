@@ -65,6 +65,11 @@ class Tickets(WithoutClasses):
         return len(self.held)
 
     @property
+    def counts(self) -> dict[str, int]:
+        """How many there are, and what became of the others."""
+        return {name: getattr(self, name) for name in ("given", "open", "learned", "expired")}
+
+    @property
     def kind(self) -> InputKind | None:
         """The kind of the inputs that wait; None if there are none."""
         for each in self.held.values():

@@ -19,7 +19,13 @@ from torch import Tensor, nn
 from evenstream import encoders, networks
 from evenstream.augment import Augmentation, Preprocess
 from evenstream.auto import AUTO
-from evenstream.checkpoint import from_bytes, restore, to_bytes, write_checkpoint
+from evenstream.checkpoint import (
+    from_bytes,
+    has_checkpoint,
+    restore,
+    to_bytes,
+    write_checkpoint,
+)
 from evenstream.composition import compose, import_path
 from evenstream.core.devices import resolve_device, resolve_dtype
 from evenstream.core.heads import Head
@@ -44,7 +50,7 @@ from evenstream.errors import (
     UnknownName,
     shown,
 )
-from evenstream.files import given_path
+from evenstream.files import exclusive, given_path
 from evenstream.interruption import SignalsHeld
 from evenstream.learner import editing
 from evenstream.learner.building import weights_file
@@ -53,6 +59,7 @@ from evenstream.learner.engine import Engine
 from evenstream.learner.front import Front
 from evenstream.learner.frozen import Frozen
 from evenstream.learner.persistence import (
+    LIVE,
     OwnParts,
     learner_fingerprint,
     learner_state,
@@ -283,6 +290,11 @@ class Learner(Engine):
         self._watch = Watch()
         self.unlogged: deque[dict[str, Any]] = deque(maxlen=UNLOGGED)
         """Corrections that no log has yet; whoever follows streams with the learner writes one."""
+        self.saves_due = False
+        """Whether who follows streams with it is to write a save, and remove the others."""
+        self._folder: Path | None = None
+        self._beside: Callable[[], dict[str, Any]] = dict
+        self._followed = False
         for part in self._owned:
             part.in_use = True
 
@@ -625,6 +637,7 @@ class Learner(Engine):
         x: Any = None,
         labels: Any = None,
         weights: Any = None,
+        saves: bool | str | Path = False,
     ) -> Edit:
         """Delete samples. It cannot be undone.
 
@@ -632,8 +645,10 @@ class Learner(Engine):
         `weights` that they were learned with): rows that were learned, stored or not; closed forms
         are then as if they had never come, so give only rows that did, each as often as it did.
 
-        Weights that were trained on a sample keep what they learned from it, and earlier saves keep
-        the sample.
+        Weights that were trained on a sample keep what they learned from it. Earlier saves keep the
+        sample, unless `saves` is True, or their folder: then the learner is saved there as it is
+        now, and they are removed. While `follow` is at work with the learner, it does that itself,
+        after the batch that it is at.
         """
         given = [
             name for name, value in (("ids", ids), ("label", label), ("x", x)) if value is not None
@@ -646,12 +661,13 @@ class Learner(Engine):
             raise InputError(
                 "labels and weights belong to x; forget(label=...) deletes a class's samples"
             )
+        folder = self._folder_of(saves)
         if ids is not None:
             wanted = plain_ids(ids)
-            return self._edit(lambda: editing.forget_ids(self, wanted))
+            return self._edit(lambda: editing.forget_ids(self, wanted), folder)
         if label is not None:
             own = plain_label(label)
-            return self._edit(lambda: editing.forget_label(self, own))
+            return self._edit(lambda: editing.forget_label(self, own), folder)
         if labels is None:
             raise InputError(
                 "forget(x=...) needs the labels that the rows were learned with: labels=..."
@@ -664,7 +680,7 @@ class Learner(Engine):
             assert isinstance(raw, Tensor)
             return editing.forget_rows(self, raw, values, row_weights)
 
-        return self._edit(forget_rows)
+        return self._edit(forget_rows, folder)
 
     @one_step_at_a_time
     def rename(self, old: Any, new: Any) -> Edit:
@@ -683,26 +699,65 @@ class Learner(Engine):
         return self._edit(lambda: editing.merge(self, *names))
 
     @one_step_at_a_time
-    def remove_class(self, label: Any) -> Edit:
+    def remove_class(self, label: Any, *, saves: bool | str | Path = False) -> Edit:
         """Delete a class with all its samples; it is never predicted again. It cannot be undone.
 
-        The others are told apart as before. If the label comes again, it is a new class.
+        The others are told apart as before. If the label comes again, it is a new class. `saves` as
+        in `forget`.
         """
-        own = plain_label(label)
-        return self._edit(lambda: editing.remove_class(self, own))
+        own, folder = plain_label(label), self._folder_of(saves)
+        return self._edit(lambda: editing.remove_class(self, own), folder)
 
-    def _edit(self, change: Callable[[], Edit]) -> Edit:
-        """Make a correction, all or nothing, and keep it for the log."""
+    def _edit(self, change: Callable[[], Edit], saves: Path | None = None) -> Edit:
+        """Make a correction, all or nothing, keep it for the log, and rewrite saves."""
         with all_or_nothing(self):
             edit = change()
             self.progress.edits += 1
         self.unlogged.append({"edit": self.progress.edits, **edit.event})
+        if saves is not None and self._followed and saves == self._folder:
+            self.saves_due = True
+        elif saves is not None:
+            with exclusive(saves):
+                self._write(saves, alone=True)
         return edit
 
     @one_at_a_time
     def save(self, path: str | Path) -> Path:
         """Write the whole learner into the folder `path`; keeps the save before it, too."""
-        return write_checkpoint(given_path("path", path), self.step, self.state())
+        return self._write(given_path("path", path))
+
+    def _write(self, folder: Path, *, alone: bool = False) -> Path:
+        """Save, with the place in streams that was saved beside it in the same folder."""
+        beside = self._beside() if folder == self._folder else {}
+        written = write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
+        if folder != self._folder:
+            self._folder, self._beside = folder, dict
+        return written
+
+    @contextmanager
+    def kept_by(self, folder: Path, beside: Callable[[], dict[str, Any]]) -> Iterator[None]:
+        """Somebody else saves it into a folder for a while, with something beside it."""
+        self._folder, self._beside, self._followed = folder, beside, True
+        try:
+            yield
+        finally:
+            last = beside()
+            self._beside, self._followed = lambda: last, False
+
+    def _folder_of(self, saves: bool | str | Path) -> Path | None:
+        """The folder whose saves are to be rewritten, if any."""
+        if isinstance(saves, (bool, np.bool_)):
+            folder = self._folder if saves else None
+            if saves and folder is None:
+                raise InputError(
+                    "this learner was neither saved nor loaded, so there are no saves that it "
+                    "knows of; name their folder: saves=FOLDER"
+                )
+            return folder
+        folder = given_path("saves", saves)
+        if not has_checkpoint(folder):
+            raise InputError(f"there are no saves in {folder}")
+        return folder
 
     def export(self, path: str | Path) -> Path:
         """Write all of prediction, from raw inputs to probabilities, as a file for other programs.
@@ -731,10 +786,15 @@ class Learner(Engine):
         `method`, a criterion, head, rule (`predict`), retrieval or storing policy of your own by
         its name.
         """
-        return restore(
-            given_path("path", path),
-            lambda state: cls.from_state(state, model, device=device, **parts),
-        )
+        folder = given_path("path", path)
+
+        def build(state: dict[str, Any]) -> Learner:
+            learner = cls.from_state(state, model, device=device, **parts)
+            beside = {name: state[name] for name in (LIVE,) if name in state}
+            learner._folder, learner._beside = folder, lambda: beside
+            return learner
+
+        return restore(folder, build)
 
     @one_at_a_time
     def to_bytes(self) -> bytes:
@@ -810,7 +870,8 @@ class Learner(Engine):
     @one_at_a_time
     def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
         memo[id(self)] = copied = object.__new__(type(self))
-        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        own = {"_folder": None, "_beside": dict, "_followed": False}  # its saves are not the copy's
+        copied.__dict__.update(copy.deepcopy({**self.__dict__, **own}, memo))
         return copied
 
     # ---- one step ----------------------------------------------------------------------------

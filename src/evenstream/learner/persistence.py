@@ -30,6 +30,8 @@ from evenstream.tabular import TableEncoder
 KIND = "learner"
 TABLE = "table"
 """Where in a save it is said how tables are read; absent if there was none."""
+LIVE = "live"
+"""Where the place in streams is, if the learner was saved by one who follows them."""
 TICKETS = "tickets"
 """Where tickets are; absent if none was ever given."""
 

@@ -25,9 +25,10 @@ from evenstream.errors import CheckpointError, EvenstreamError, InputError, show
 from evenstream.files import given_path, write_atomically
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.learner import Learner
+from evenstream.learner.persistence import LIVE
 from evenstream.live.display import status_line
-from evenstream.live.learner_folder import LIVE, bring_to_saved, claimed
-from evenstream.live.sources import as_pair
+from evenstream.live.learner_folder import bring_to_saved, claimed
+from evenstream.live.sources import as_batch
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
 from evenstream.run.folder import METRICS
@@ -74,7 +75,7 @@ class Resumable(Protocol):
 
 def follow(
     learner: Learner,
-    stream: Iterable[tuple[Any, Any] | None],
+    stream: Iterable[tuple[Any, Any] | tuple[Any, Any, Any] | None],
     folder: str | Path,
     *,
     name: str = "stream",
@@ -92,8 +93,9 @@ def follow(
 
     Args:
         learner: a new learner, or one in the state that the folder holds.
-        stream: gives pairs of inputs and labels, as `Learner.learn` takes them. One that waits for
-            data may give None now and then, so that what was learned is saved meanwhile.
+        stream: gives pairs of inputs and labels, as `Learner.learn` takes them, or inputs, labels
+            and ids. One that waits for data may give None now and then, so that what was learned is
+            saved meanwhile.
         folder: where to save; new, or written by `follow`, `evenstream learn` or `Learner.save`.
         name: tells this stream from others that the same learner follows.
         checkpoint_every: batches between saves (a slow stream is saved every 30 seconds).
@@ -122,7 +124,8 @@ def follow(
         if progress:
             told.append(lambda result, tally: line.show(status_line(result, tally)))
         following = _Following(learner, stream, folder, name, stop)
-        return following.to_the_end(checkpoint_every, refused, told)
+        with learner.kept_by(folder, following.beside):
+            return following.to_the_end(checkpoint_every, refused, told)
 
 
 class _Following:
@@ -131,7 +134,7 @@ class _Following:
     def __init__(
         self,
         learner: Learner,
-        stream: Iterable[tuple[Any, Any] | None],
+        stream: Iterable[tuple[Any, Any] | tuple[Any, Any, Any] | None],
         folder: Path,
         name: str,
         stop: Stop,
@@ -142,7 +145,7 @@ class _Following:
         if has_checkpoint(folder):
             self.tally = bring_to_saved(learner, folder)
             tidy(folder)
-        cut_back(folder, self.tally.batches, 0)
+        cut_back(folder, self.tally.batches, 0, learner.progress.edits)
         if learner.needs & NEEDS_BOUNDARIES.keys() and not learner.in_task:
             raise InputError(f"{learner.text} needs task boundaries; live streams have none")
         self.name = name
@@ -158,8 +161,13 @@ class _Following:
                 if result is not None:
                     for tell in told:
                         tell(result, self.tally)
+                if self.learner.unlogged:
+                    with self._writing():
+                        self._log_corrections()
+                    self.phase = _Phase.LEARNED
                 now = time.monotonic()
-                if self.tally.batches % every == 0 or now - self._saved > SAVE_SECONDS:
+                late = now - self._saved > SAVE_SECONDS
+                if self.learner.saves_due or self.tally.batches % every == 0 or late:
                     self.save()
                 elif self.phase is _Phase.LEARNED and now - self._flushed > FLUSH_SECONDS:
                     with self._writing():
@@ -186,7 +194,7 @@ class _Following:
             self._write_metrics()
         return self.metrics()
 
-    def _batches(self) -> Iterator[tuple[Any, Any] | None]:
+    def _batches(self) -> Iterator[tuple[Any, Any, Any] | None]:
         """The batches that are not learned yet; a signal stops the wait for the next at once.
 
         None where the stream has nothing to give yet.
@@ -201,7 +209,7 @@ class _Following:
             self.stop.unfinished = True
             if batch is _END:
                 return
-            yield None if batch is None else as_pair(self.name, batch)
+            yield None if batch is None else as_batch(self.name, batch)
 
     def _rest(self) -> Iterator[Any]:
         if self.resumable is not None:
@@ -216,7 +224,7 @@ class _Following:
         why = ""
         if number < self.place.batches:
             why = f"ended after {number} batches, but {self.place.batches} of it were"
-        elif number and _digest(*as_pair(self.name, last)) != self.place.state:
+        elif number and _digest(*as_batch(self.name, last)[:2]) != self.place.state:
             why = f"has another batch {number} than the one that was"
         if why:
             raise InputError(
@@ -225,7 +233,7 @@ class _Following:
             )
         return iterator
 
-    def _take(self, x: Any, labels: Any, refused: Refused) -> StepResult | None:
+    def _take(self, x: Any, labels: Any, ids: Any, refused: Refused) -> StepResult | None:
         """Learn a batch; None if it was refused and skipped."""
         state = self._state() if self.resumable else _digest(x, labels)
         waiting = sum(map(len, self.learner.progress.pending))
@@ -235,7 +243,7 @@ class _Following:
         before, self.phase = self.phase, _Phase.BUSY
         try:
             values = plain_labels(labels)
-            result = self.learner.learn(x, values)
+            result = self.learner.learn(x, values, ids=ids)
         except EvenstreamError as error:
             if refused == "stop":
                 self.phase = before  # a refused batch leaves no trace
@@ -299,15 +307,31 @@ class _Following:
 
         One that fails is not tried again, nor is there one after an event that was not logged.
         """
-        if self.phase is not _Phase.LEARNED:
+        corrected = self.phase is _Phase.SAVED and (self.learner.unlogged or self.learner.saves_due)
+        if self.phase is not _Phase.LEARNED and not corrected:
             return
-        with self._writing():
+        with self._writing(), self.learner.lock:  # what is in the state is in the log
+            self._log_corrections()
             self._log().flush(sync=True)
-            tree = {**self.learner.state(), LIVE: self.tally.state()}
-            write_checkpoint(self.folder, self.learner.step, tree)
+            alone, self.learner.saves_due = self.learner.saves_due, False
+            write_checkpoint(
+                self.folder,
+                self.learner.step,
+                {**self.learner.state(), **self.beside()},
+                alone=alone,
+            )
         self.phase, self._batches_saved = _Phase.SAVED, self.place.batches
         self._write_metrics()
         self._saved = self._flushed = time.monotonic()
+
+    def beside(self) -> dict[str, Any]:
+        """What a checkpoint has beside the learner."""
+        return {LIVE: self.tally.state()}
+
+    def _log_corrections(self) -> None:
+        """Write those that were made meanwhile, by other threads or `on_step`."""
+        while self.learner.unlogged:
+            self._log().write({"step": self.tally.batches, **self.learner.unlogged.popleft()})
 
     def _write_metrics(self) -> None:
         with self._writing():
@@ -337,6 +361,8 @@ class _Following:
             "steps": learner.step,
             "batches": tally.batches,
             "samples": tally.samples,
+            **({"corrections": learner.progress.edits} if learner.progress.edits else {}),
+            **({"tickets": learner.tickets.counts} if learner.tickets.given else {}),
             "refused_batches": tally.refused,
             "prequential_accuracy": tally.accuracy.overall,
             "recent_accuracy": tally.accuracy.recent,

@@ -21,6 +21,7 @@ from evenstream.files import exclusive
 from evenstream.learner.front import front_identity
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import (
+    LIVE,
     learner_fingerprint,
     load_learner_state,
     of_this_version,
@@ -29,8 +30,6 @@ from evenstream.live.tally import Tally
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 from evenstream.run.folder import CHECKPOINTS
 
-LIVE = "live"
-"""Where in a checkpoint the tally is."""
 _OWN = re.compile(r"events.*\.jsonl|metrics\.json|checkpoint-|incoming$")
 """What may be left of a process that was killed before its first save."""
 

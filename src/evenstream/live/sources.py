@@ -276,7 +276,7 @@ class AddressSource(Source):
     def __iter__(self) -> Iterator[Batch | None]:
         with self.trouble():
             for batch in self._stream:
-                yield None if batch is None else self._rows(*as_pair(self.name, batch))
+                yield None if batch is None else self._rows(*as_batch(self.name, batch)[:2])
 
     def _rows(self, x: Any, labels: Any) -> Batch:
         inputs = check_inputs(x, None)
@@ -295,14 +295,15 @@ class AddressSource(Source):
             self._stream.close()
 
 
-def as_pair(name: str, batch: Any) -> tuple[Any, Any]:
-    """The inputs and the labels of a batch, which may be looked at more than once."""
-    if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+def as_batch(name: str, batch: Any) -> tuple[Any, Any, Any]:
+    """The inputs, labels and ids of a batch, which may be looked at more than once."""
+    if not (isinstance(batch, (tuple, list)) and len(batch) in (2, 3)):
         raise InputError(
             f"{name} must give pairs of inputs and labels, it gave a {type(batch).__name__}"
         )
-    x, labels = batch
-    return x, list(labels) if isinstance(labels, Iterator) else labels
+    x, labels, ids = (*batch, None)[:3]
+    seen = (list(each) if isinstance(each, Iterator) else each for each in (labels, ids))
+    return (x, *seen)
 
 
 def _grey(images: NDArray[Any]) -> NDArray[np.uint8]:

@@ -18,6 +18,8 @@ LONGEST_EVENT = 64 * 2**10
 """Bytes at the end of a log in which there is a whole line, surely."""
 EVALUATED = "evaluated"
 ONLINE = "online"
+EDIT = "edit"
+"""The number of a correction among those of its learner."""
 _NAME = "events.jsonl"
 _FIRST = "events-0001.jsonl"
 _FULL = re.compile(r"events-(\d+)\.jsonl")
@@ -128,8 +130,8 @@ def _last_step(files: list[Path]) -> int:
     return 0
 
 
-def cut_back(folder: Path, step: int, tasks: int) -> None:
-    """Drop all events after `step`, and evaluations beyond the first `tasks` tasks.
+def cut_back(folder: Path, step: int, tasks: int, edits: int = 0) -> None:
+    """Drop all events after `step`, evaluations after `tasks` tasks, corrections after `edits`.
 
     They will be made again from the checkpoint. Files are shortened in place, from the last one
     backwards, so that a crash in between loses nothing that is to stay. Lines that are no events
@@ -144,7 +146,7 @@ def cut_back(folder: Path, step: int, tasks: int) -> None:
             for line in lines:
                 read += len(line)
                 event = _parse(line)
-                if event is not None and _stays(event, step, tasks):
+                if event is not None and _stays(event, step, tasks, edits):
                     size = read
                     steps.append(event["step"])
         if not steps and file.name != _NAME:
@@ -156,8 +158,9 @@ def cut_back(folder: Path, step: int, tasks: int) -> None:
     _tell_missing(folder, [_last_step(files), *steps], step)
 
 
-def _stays(event: dict[str, Any], step: int, tasks: int) -> bool:
+def _stays(event: dict[str, Any], step: int, tasks: int, edits: int) -> bool:
     ahead = event.get("event") == EVALUATED and event["task"] >= tasks
+    ahead = ahead or event.get(EDIT, 0) > edits
     return bool(event["step"] <= step) and not ahead
 
 
@@ -200,7 +203,7 @@ def _is_event(event: dict[str, Any]) -> bool:
     several = event.get("accuracies", [])
     numbers = [event.get("loss"), event.get("accuracy")]
     numbers += several if isinstance(several, list) else ["none"]
-    counts = [event.get("step"), event.get("task", 0)]
+    counts = [event.get("step"), event.get("task", 0), event.get(EDIT, 0)]
     return (
         all(type(count) is int and count >= 0 for count in counts)
         and all(number is None or type(number) in (int, float) for number in numbers)

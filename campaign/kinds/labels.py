@@ -1,0 +1,69 @@
+"""Kill -9 while labels come late, change and go: what goes on is the same, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from campaign.cases import methods
+from campaign.label_life import lead
+from campaign.outcomes import difference, outcome
+from campaign.processes import Failure, Operations, die
+
+EACH, FULL = 3, 300
+
+
+def attack(seed: int, folder: Path) -> None:
+    draw = random.Random(seed)
+    method = draw.choice(methods(of_streams=True))
+    operations, began = Operations(), time.monotonic()
+    if live(method, seed, folder / "whole", operations.watch):
+        raise Failure(f"{method}: it dies without harm")
+    seconds, expected = time.monotonic() - began, outcome(folder / "whole")
+    killed = 0
+    while killed < EACH:
+        if draw.random() < 0.6:
+            at = draw.randint(1, operations.count)
+            dead = live(method, seed, folder / "cut", lambda at=at: Operations().watch(at, die))  # type: ignore[misc]
+        else:
+            dead = live(method, seed, folder / "cut", after=draw.random() * seconds)
+        killed += dead
+        if not dead:  # it is through; begin another
+            break
+    live(method, seed, folder / "cut")
+    wrong = difference(outcome(folder / "cut"), expected)
+    if wrong:
+        raise Failure(f"{method}, killed {killed} times: {wrong}")
+
+
+def live(
+    method: str,
+    seed: int,
+    folder: Path,
+    prepare: Callable[[], None] = lambda: None,
+    *,
+    after: float | None = None,
+) -> bool:
+    """Lead a life in a fork; returns whether it was killed."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            warnings.simplefilter("ignore")
+            prepare()
+            lead(method, seed, folder)
+            status = 0
+        finally:
+            os._exit(status)
+    if after is not None:
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)  # not waited for yet, so it is still this one
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise Failure(f"{method}: it ended with {os.WEXITSTATUS(status)}")
+    return os.WIFSIGNALED(status)
