@@ -24,7 +24,7 @@ def taking(clock, duration, notes, name):
 
 
 def test_who_is_first_changes_from_round_to_round(clock):
-    notes = []
+    notes: list[str] = []
     calls = [taking(clock, seconds, notes, name) for name, seconds in (("a", 3), ("b", 1))]
     times = take_turns(*calls, patience=Patience(pairs=3, seconds=100), warm_up=1)
     assert "".join(notes) == "ab" + "ab" + "ba" + "ab"

@@ -136,7 +136,7 @@ def test_it_learns_and_says_what_it_made(tmp_path):
 def test_stopped_and_resumed_equals_uninterrupted(steps, made, tmp_path):
     config, whole, _ = made
     out = tmp_path / "out"
-    with pytest.raises(Interrupted, match=r"stopped in epoch \d and saved; go on with `evenstream"):
+    with pytest.raises(Interrupted, match=r"stopped in epoch \d and saved; continue with `"):
         make(config, out, stop=StopAfter(steps))
     assert not (out / "weights.safetensors").exists()
     resume_pretraining(out)

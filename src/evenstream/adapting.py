@@ -42,7 +42,7 @@ def new_learner(adapter: object, **others: Any) -> Learner:
     missing = [words for need, words in NEEDS_BOUNDARIES.items() if need in learner.needs]
     if missing:
         raise InputError(
-            f"{learner.text} needs {missing[0]}, of which this interface knows nothing; use "
+            f"{learner.text} needs {missing[0]}, which this interface cannot provide; use "
             "evenstream.Learner, or another method"
         )
     return learner

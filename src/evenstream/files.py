@@ -39,7 +39,7 @@ def as_path(text: str) -> Path | None:
     if not text:
         return None
     if "\0" in text:
-        raise InputError(f"{text!r} is no path: it has a NUL character")
+        raise InputError(f"{text!r} is not a path: it has a NUL character")
     path = with_home(text)
     return path if path.suffix or len(path.parts) > 1 or path.exists() else None
 
@@ -56,7 +56,7 @@ def given_path(what: str, path: Any) -> Path:
         return made
     except (OSError, TypeError, ValueError) as error:
         why = error
-    raise InputError(f"{what} must be a path, and {shown(path)} is none: {why}")
+    raise InputError(f"{what} must be a path, but {shown(path)} is not: {why}")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -258,7 +258,7 @@ class _Pretraining:
             if stopping:
                 raise Interrupted(
                     f"stopped in epoch {self.at.epoch + 1} and saved; "
-                    f"go on with `{resume_command(self.out)}`"
+                    f"continue with `{resume_command(self.out)}`"
                 )
 
     def _learn(self, batch: Batch) -> None:

@@ -165,7 +165,7 @@ def test_parquet_npz_and_their_labels_become_the_learners_kind(learn):
     for odd in ("cat", "1_0", "٣"):
         bad = write("bad.csv", x, [odd] * 30)
         said = learn("--from", bad)[2]
-        assert f"line 2: label '{odd}' is no int, as the learner's labels are" in said
+        assert f"line 2: label '{odd}' is not of type int, as the learner's labels are" in said
 
 
 def test_a_folder_of_images_is_shuffled_and_corrupt_ones_are_skipped(learn, run):
@@ -254,7 +254,7 @@ def test_a_learner_saved_in_python_goes_on_in_place(learn):
 
 WRONG = {
     "absent.csv": "there is no file or folder absent.csv",
-    "t.txt": "is nothing to read",
+    "t.txt": "cannot be read; expected a table",
     "empty.csv": "is empty",
     "header.csv": "has no rows to learn from",
     "unclear.csv": "which column is the label",

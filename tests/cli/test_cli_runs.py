@@ -189,7 +189,7 @@ def test_images_that_cannot_be_read(run):
     status, _, err = run("run", "er", *words, "--out", "o")
     assert status == 2
     assert "3.png" in err
-    assert f'with corrupt = "skip" in {Path("o", "config.toml")}, go on with `evenstream' in err
+    assert f'with corrupt = "skip" in {Path("o", "config.toml")}, continue with `evenstream' in err
     config = Path("o/config.toml")
     config.write_text(config.read_text().replace('corrupt = "stop"', 'corrupt = "skip"'))
     with pytest.warns(UserWarning, match=r"left out a sample that cannot be read: .*3\.png"):
@@ -218,7 +218,7 @@ def stopped(run, table, monkeypatch):
         words = ["--stream", table, *SMALL, "--checkpoint-every", "4", "--out", "my run"]
         status, _, err = run("run", "er", *words)
     assert status == 130
-    assert err == "stopped at step 13 and saved; go on with `evenstream resume 'my run'`\n"
+    assert err == "stopped at step 13 and saved; continue with `evenstream resume 'my run'`\n"
     return Path("my run")
 
 
@@ -276,7 +276,7 @@ def test_ctrl_c_while_a_run_works(run, table, monkeypatch):
         patch.setattr(Learner, "learn", learn)
         status, _, err = run("run", "er", "--stream", table, *SMALL, "--out", "o")
     assert status == 130
-    assert "stopped at step 6 and saved; go on with `evenstream resume o`" in err
+    assert "stopped at step 6 and saved; continue with `evenstream resume o`" in err
     assert resume_run(Path("o"))["steps"] == 20
 
 

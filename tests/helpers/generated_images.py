@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -22,7 +23,7 @@ def plain(colour: tuple[int, int, int], width: int = 12, height: int = 9) -> Ima
     return Image.new("RGB", (width, height), colour)
 
 
-def save(image: Image.Image, path: Path, **options: object) -> Path:
+def save(image: Image.Image, path: Path, **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     image.save(path, **options)
     return path

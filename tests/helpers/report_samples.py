@@ -1,6 +1,7 @@
 """Run directories with invented numbers, for the tests of the report."""
 
 import json
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def make_metrics(
     tasks = [
         [str(t * classes_per_task + c) for c in range(classes_per_task)] for t in range(n_tasks)
     ]
-    matrix = [[None] * n_tasks for _ in range(n_tasks)]
+    matrix: list[list[Any]] = [[None] * n_tasks for _ in range(n_tasks)]
     for i in range(n_tasks):
         for j in range(i + 1):
             age = (i - j) / max(1, n_tasks - 1)

@@ -179,7 +179,7 @@ def test_what_there_is_room_for_depends_on_the_machine(monkeypatch):
         (np.array(["2020-01-01"] * 4, "M8[ns]"), r"astype\(str\)"),
         (np.ones(4, "m8[s]"), r"astype\(str\)"),
         (np.ma.array([1, 2, 1, 2], mask=[0, 1, 0, 0]), "masked"),
-        (["a", "b", "\ud800", "a"], r"'\\ud800' is no valid text"),
+        (["a", "b", "\ud800", "a"], r"'\\ud800' is not valid text"),
         (torch.ones(4, device="meta"), "meta"),
     ],
 )

@@ -13,6 +13,7 @@ SCRIPT = Path(__file__).parent.parent.parent / "tools/extract_paper_tables.py"
 @pytest.fixture(scope="module")
 def tool():
     spec = importlib.util.spec_from_file_location("extract_paper_tables", SCRIPT)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)

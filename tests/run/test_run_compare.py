@@ -153,7 +153,7 @@ def test_stopped_before_all_are_done(table, tmp_path, monkeypatch):
 
     comparison = comparison_of(table)
     monkeypatch.setattr(compare_module, "work_off", stopped)
-    with pytest.raises(Interrupted, match="stopped and saved; go on with `evenstream resume"):
+    with pytest.raises(Interrupted, match="stopped and saved; continue with `evenstream resume"):
         compare(comparison, claimed(tmp_path / "c", comparison), 1, Heard())
 
 
@@ -215,7 +215,7 @@ def test_ctrl_c_and_resume(tmp_path, capsys, monkeypatch):
         process.kill()
         process.wait()
     assert process.returncode == 130, said + complaint
-    assert complaint.strip() == f"stopped and saved; go on with `evenstream resume {out}`"
+    assert complaint.strip() == f"stopped and saved; continue with `evenstream resume {out}`"
     assert "Traceback" not in said
     assert not (out / "summary.json").exists()
     comparison = Comparison.read(out)

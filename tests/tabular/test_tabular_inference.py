@@ -1,5 +1,7 @@
 """Kinds of columns, told by their first cells."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ def column(cells, *, comma=False, **wishes):
     return left_out["it"] if "it" in left_out else columns[1]
 
 
-NUMBERS = {
+NUMBERS: dict[str, Any] = {
     "point": (["-1.5", " 2e3", "7"], False, [-1.5, 2000, 7]),
     "truth": (["true", "FALSE", "True"], False, [1, 0, 1]),
     "decimal comma": (["1.234,5", "7,25", "12"], True, [1234.5, 7.25, 12]),

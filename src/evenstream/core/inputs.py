@@ -72,7 +72,7 @@ def check_texts(x: Any) -> list[str]:
     rows = list(x) if isinstance(x, (list, tuple)) else np.asarray(x).tolist()
     for index, text in enumerate(rows):
         if not isinstance(text, str):
-            raise InputError(f"row {index} is no text but {shown(text)}; pass texts only")
+            raise InputError(f"row {index} is not text but {shown(text)}; pass texts only")
     return [str(text) for text in rows]
 
 

@@ -59,7 +59,7 @@ def _plain_text(label: str) -> str:
         label.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"the label {label!a} is no valid text: character {error.start + 1} is half of a "
+            f"the label {label!a} is not valid text: character {error.start + 1} is half of a "
             "surrogate pair; decode it rightly where it comes from"
         ) from None
     return label

@@ -72,7 +72,7 @@ class Trained:
 
     def _existing(self) -> tuple[Classifier, torch.optim.Optimizer, InputKind]:
         if self._built is None:
-            raise EvenstreamError("there is no network yet: it is made when the first batch comes")
+            raise EvenstreamError("there is no network yet; the first batch builds it")
         return self._built
 
     def set(

@@ -49,7 +49,7 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
     except UnreadableImage:
         raise
     except UnidentifiedImageError:
-        raise UnreadableImage("no image of a known format") from None
+        raise UnreadableImage("not an image in a known format") from None
     except Exception as error:  # Pillow raises any kind of error on damaged files
         raise UnreadableImage(str(error) or type(error).__name__) from error
     return np.asarray(square).transpose(2, 0, 1)

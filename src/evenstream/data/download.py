@@ -198,7 +198,7 @@ def _receive(part: _Part, url: str, download: Download, progress: Progress | Non
     except requests.RequestException:
         raise
     except ValueError as error:  # of an address or a length that is none
-        raise requests.RequestException(f"the answer makes no sense ({error})") from error
+        raise requests.RequestException(f"the answer is not valid ({error})") from error
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError(f"it broke off at {part.size} bytes") from error
 
@@ -253,7 +253,7 @@ def _answer(url: str, headers: dict[str, str]) -> requests.Response:
         return answer.result(WINDOW_SECONDS)
     except TimeoutError:
         raise requests.RequestException(
-            f"it is too slow: no answer in {WINDOW_SECONDS:.0f} seconds"
+            f"the server is too slow: no answer in {WINDOW_SECONDS:.0f} seconds"
         ) from None
 
 
@@ -339,6 +339,6 @@ class _Pace:
             return
         if gained < LEAST_RATE * seconds:
             raise requests.RequestException(
-                f"it is too slow: {gained} bytes in {seconds:.0f} seconds"
+                f"the server is too slow: {gained} bytes in {seconds:.0f} seconds"
             )
         self._since, self._before = time.monotonic(), received

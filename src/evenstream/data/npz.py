@@ -112,7 +112,7 @@ def _check_header(stream: IO[bytes], size: int) -> np.dtype[Any]:
     """
     start = stream.read(12)
     if start[:6] != npy.MAGIC_PREFIX or start[6:7] not in (b"\1", b"\2"):
-        raise ValueError("it is no array in NumPy's format")
+        raise ValueError("it is not an array in NumPy's format")
     in_four_bytes = start[6] == 2
     begin = 12 if in_four_bytes else 10
     length = int.from_bytes(start[8:begin], "little")

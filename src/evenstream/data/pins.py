@@ -93,7 +93,7 @@ def _read_all(root: Path) -> dict[str, Any]:
         records: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for entry in records.values():
             if not isinstance(entry.get("folder"), str | None):
-                raise TypeError("a folder is no text")
+                raise TypeError("a folder must be text")
             for pin in entry["pins"].values():
                 Pin(**pin)
     except FileNotFoundError:

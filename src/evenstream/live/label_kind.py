@@ -27,6 +27,8 @@ def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:
                 return read_number(label, int)
             except ValueError:
                 pass
-        raise ValueError(f"label {label!r} is no {kind.__name__}, as the learner's labels are")
+        raise ValueError(
+            f"label {label!r} is not of type {kind.__name__}, as the learner's labels are"
+        )
 
     return convert

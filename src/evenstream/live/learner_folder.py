@@ -94,8 +94,8 @@ def claimed(folder: Path) -> Iterator[None]:
 
 def _holds_a_run(folder: Path) -> EvenstreamError:
     return EvenstreamError(
-        f"{folder} holds a run, which stays as it is; go on from a copy of its learner in a new "
-        f"folder: evenstream learn NEW --start {folder} --from ..."
+        f"{folder} holds a run, which is never modified; continue from a copy of its learner in a "
+        f"new folder: evenstream learn NEW --start {folder} --from ..."
     )
 
 

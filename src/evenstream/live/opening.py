@@ -112,8 +112,8 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
     if suffix == ".npz":
         return _open_npz(path, known, reading)
     raise DataError(
-        f"{path} is nothing to read: give a table ({', '.join(TABLE_SUFFIXES)}), an .npz file, a "
-        "folder of images, - for CSV or JSON lines from the standard input, or an address (SCHEME://...)"
+        f"{path} cannot be read; expected a table ({', '.join(TABLE_SUFFIXES)}), an .npz file, a "
+        "folder of images, - for CSV or JSON lines from standard input, or an address (SCHEME://...)"
     )
 
 

@@ -112,7 +112,7 @@ def _parse(line: bytes) -> PackedRun:
     found["name"].encode()  # half of a surrogate pair is a ValueError
     path = PurePosixPath(found["name"])
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in found["name"]:
-        raise ValueError(f"{found['name']!r} is no name of a folder inside another")
+        raise ValueError(f"{found['name']!r} is not the name of a folder inside another")
     return PackedRun(**found)
 
 

@@ -98,7 +98,7 @@ def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> lis
                 errors.append(f"{run.config.method} seed {run.config.seed}: {run.error}")
             report(run.config, run.metrics, run.error)
     if waiting:
-        raise Interrupted(f"stopped and saved; go on with `{resume_command(out)}`")
+        raise Interrupted(f"stopped and saved; continue with `{resume_command(out)}`")
     return errors
 
 

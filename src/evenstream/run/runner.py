@@ -191,7 +191,7 @@ class _Run:
                 self._write_metrics()
                 raise Interrupted(
                     f"stopped at step {self.learner.step} and saved; "
-                    f"go on with `{resume_command(self.out)}`"
+                    f"continue with `{resume_command(self.out)}`"
                 )
 
     def _set_rate(self, rate: float) -> None:

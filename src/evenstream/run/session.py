@@ -56,7 +56,7 @@ def work_on(
                 work.close()
     except DataError as error:
         raise DataError(
-            f'{error}. Then, or with corrupt = "skip" in {out / settings.FILE}, go on with '
+            f'{error}. Then, or with corrupt = "skip" in {out / settings.FILE}, continue with '
             f"`{resume_command(out)}`"
         ) from error
     except OSError as error:

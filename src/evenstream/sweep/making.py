@@ -67,7 +67,7 @@ def work(
                 failed.append(run)
             listener.ended(run)
     if waiting:
-        raise Interrupted("stopped and saved; the same command goes on from here")
+        raise Interrupted("stopped and saved; the same command continues from here")
     return failed
 
 

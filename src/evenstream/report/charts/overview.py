@@ -39,7 +39,7 @@ def save_overview_png(directory: Path | str, path: Path | str, *, dark: bool = F
     """
     series = collect(load_runs(directory))
     if not series:
-        raise DataError(f"{directory} holds no finished run; there is nothing to draw yet")
+        raise DataError(f"{directory} has no finished run yet, so there is nothing to draw")
     path, drawn = Path(path), io.BytesIO()
     with settings():
         figure = _draw(series, DARK if dark else LIGHT)

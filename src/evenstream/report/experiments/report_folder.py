@@ -24,7 +24,7 @@ def write_folder(out: Path, files: Mapping[str, str]) -> None:
     """
     for name in files:
         if not _NAME.fullmatch(name):
-            raise EvenstreamError(f"{name!r} is no name for a file of a report")
+            raise EvenstreamError(f"{name!r} cannot be the name of a report's file")
     check_folder(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
