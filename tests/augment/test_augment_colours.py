@@ -58,7 +58,8 @@ def jitter_one(image: np.ndarray, turns: list, amounts: list) -> np.ndarray:
 
 def oracle(spec: str, raw: torch.Tensor, seed: int) -> torch.Tensor:
     generator, parts = rng(seed), parse(spec)
-    drawn = [part.draw(len(raw), *raw.shape[2:], generator).tolist() for part in parts]
+    height, width = raw.shape[2:]
+    drawn = [part.draw(len(raw), height, width, generator).tolist() for part in parts]
     result = []
     for i in range(len(raw)):
         image = raw[i].permute(1, 2, 0).double().numpy() / 255

@@ -63,7 +63,7 @@ def test_wrong_parts_are_named(tmp_path):
         with pytest.raises(CheckpointError, match=f"leave {name}= out"):
             Learner.load(tmp_path, **{name: ER()})
     with pytest.raises(UnknownName, match="'lr'"):
-        Learner.load(tmp_path, lr=0.1)
+        Learner.load(tmp_path, **{"lr": 0.1})
 
 
 X2 = blobs(2)[0]

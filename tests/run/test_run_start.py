@@ -190,8 +190,8 @@ def test_streams_without_boundaries_never_tell_them(table, tmp_path, monkeypatch
     for name in ("start_task", "end_task"):
         monkeypatch.setattr(Learner, name, told)
     found = start_run(small_config(table, "fine-tune", batch=3), tmp_path / "run")
-    told = read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]["progress"]
-    assert (told["task"], told["in_task"], told["task_counts"]) == (-1, False, None)
+    saved = read_checkpoint(tmp_path / "run" / "checkpoint")["learner"]["progress"]
+    assert (saved["task"], saved["in_task"], saved["task_counts"]) == (-1, False, None)
     assert (found["steps"], found["samples"]) == (27, 80)  # one short batch, at the very end
     rows = [event["rows"] for event in read_events(tmp_path / "run") if "rows" in event]
     assert rows == [3] * 26 + [2]
