@@ -38,7 +38,7 @@ class ASER(Replay):
     """Candidates and evaluation points drawn from each class."""
     friends: Friends = "any"
     """Stored samples that candidates may be of value for: up to `per_class` of each class from the
-    whole memory, or from those that are no candidates, as in the references. A class with at most
+    whole memory, or from those that are not candidates, as in the references. A class with at most
     `per_class` samples has none of the second kind (see `AdversarialShapley`)."""
 
     def make_retrieval(self) -> Retrieval:

@@ -15,7 +15,7 @@ from evenstream.policies.rules import Contest, InferenceRule
 class Auto(Replay):
     """`er-las`; on flat inputs `slda` and `ranpac` learn beside it, and the best of them is asked.
 
-    Which one is best the stream tells: `er-las@contest` is the same under another name.
+    The stream itself decides which is best: `er-las@contest` is the same under another name.
     """
 
     citation = "the paper; Hayes and Kanan 2020; McDonnell et al. 2023"

@@ -44,7 +44,7 @@ class BiC(TaskwiseMethod):
     stored = by_name({TASK: WHOLE})
 
     temperature: Temperature = 2.0
-    """Of the distillation."""
+    """Temperature of the distillation."""
     lambda_mode: LambdaMode = "classes"
     """Weights (1-λ) and λ of cross-entropy and distillation: λ is the share of classes that the
     task does not have (the article), or 1/(task + 1) with the square of the temperature (Mammoth);
@@ -54,7 +54,7 @@ class BiC(TaskwiseMethod):
     bias_lr: Factor = 0.001
     """Learning rate of the bias correction's Adam."""
     bias_epochs: Count = 50
-    """Passes over the rows held out; 0 corrects nothing."""
+    """Passes over the held-out rows; 0 means no correction."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

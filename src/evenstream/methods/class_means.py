@@ -13,7 +13,7 @@ from evenstream.policies.closed_forms.nearest_mean import Distance
 @register("class-means")
 @dataclass
 class ClassMeans(Summing):
-    """Keep the mean of each class's features; the nearest one wins."""
+    """Keep the mean of each class's features, and predict the class with the nearest one."""
 
     citation = "Mensink et al., Distance-Based Image Classification, 2013"
 

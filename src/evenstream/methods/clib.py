@@ -37,9 +37,9 @@ class CLIB(MemoryOnly):
     stored = by_name({IMPORTANCE: WHOLE, ARRIVED: WHOLE})
 
     period: Positive = 3
-    """Steps between two looks at the loss of the whole memory."""
+    """Steps between two evaluations of the loss on the whole memory."""
     keep: Share = 0.9
-    """How much of the importance stays at each of them."""
+    """Share of the importance that is kept at each evaluation."""
     ties: Literal["slot", "oldest"] = "slot"
     """Which of several least important samples is evicted: that of the lowest slot, or the one
     that came first, as in the public code."""

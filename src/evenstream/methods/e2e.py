@@ -38,9 +38,9 @@ class E2E(TaskwiseMethod):
     cost = "F(b+m) + G(b+m) + F(b+m) of the teacher, m = M/steps; the same for fine-tuning"
 
     weight: Factor = 0.5
-    """Of the distillation, in both stages."""
+    """Weight of the distillation, in both stages."""
     temperature: Temperature = 2.0
-    """Of the distillation."""
+    """Temperature of the distillation."""
     fine_tune_lr: Factor = 0.003
     """Learning rate of the second stage."""
     fine_tune_epochs: Count = 30

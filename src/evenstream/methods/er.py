@@ -14,7 +14,7 @@ from evenstream.methods.base import Method, register
 
 @dataclass
 class Replay(Method):
-    """Mix each batch with stored samples, minimise cross-entropy over both: what others extend."""
+    """Mix each batch with stored samples and minimise cross-entropy over both: a base of others."""
 
     citation = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning, 2019"
     cost = "F(b+m) + G(b+m)"
@@ -33,7 +33,7 @@ class Replay(Method):
 @register("er")
 @dataclass
 class ER(Replay):
-    """Mix each batch with stored samples, minimise cross-entropy over both."""
+    """Mix each batch with stored samples and minimise cross-entropy over both."""
 
     reduction: Literal["mean", "sum-of-means"] = "mean"
     """One mean over all rows, or the mean over incoming rows plus that over replayed ones, as

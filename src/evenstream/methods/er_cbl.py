@@ -25,12 +25,12 @@ class ERCBL(Replay):
     weighs_rows = False  # it has weights of its own
 
     beta: Annotated[float, Within(0, math.nextafter(1, 0))] = 0.9999
-    """0 weighs all rows alike, towards 1 the weight is the inverse frequency."""
+    """0 weighs all rows equally; towards 1 the weight becomes the inverse frequency."""
     form: Literal["softmax", "focal"] = "softmax"
-    """The loss that is weighted: cross-entropy, or the focal loss of one yes or no for each class,
-    which the LAS authors' code carries along."""
+    """The loss that is weighted: cross-entropy, or the focal loss of one binary choice for each
+    class, which the LAS authors' code contains."""
     gamma: Factor = 0.5
-    """How much less rows count that are right already (form=focal); 0 is the sigmoid loss."""
+    """How much less rows count that are already right (form=focal); 0 is the sigmoid loss."""
 
     @property
     def why_not_las(self) -> str | None:

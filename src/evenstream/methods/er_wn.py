@@ -31,7 +31,7 @@ class ERWN(Replay):
     keep_bias: bool = False
     """Add the bias as it was trained."""
     when: Literal["test", "train"] = "test"
-    """Normalise when predicting only, or in training, too."""
+    """Normalise only when predicting, or also in training."""
 
     def make_rule(self) -> InferenceRule:
         """Normalised weights."""

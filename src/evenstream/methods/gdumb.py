@@ -21,7 +21,7 @@ INITIAL = "initial"
 @register("gdumb")
 @dataclass
 class GDumb(Method):
-    """A greedy, balanced memory; at each task's end a new network is trained on it alone."""
+    """Keep a greedy, balanced memory, and train a new network on it alone at each task's end."""
 
     citation = "Prabhu et al., GDumb: Questioning Our Progress in Continual Learning, 2020"
     cost = "nothing in a step; (F(M) + G(M)) · `epochs` at each task's end"

@@ -21,7 +21,7 @@ class GeoDL(TaughtReplay):
     citation = "Simon et al., On Learning the Geodesic Path for Incremental Learning, 2021"
 
     weight: Factor = 5.0
-    """Of the distance between features (β)."""
+    """Weight of the distance between features (β)."""
     form: GeodesicForm = "cosine"
     """The published cosine under the kernel, or the public code's quadratic form."""
     centring: Centring = "batch"

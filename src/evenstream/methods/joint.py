@@ -11,7 +11,7 @@ from evenstream.methods.fine_tune import FineTune
 @register("joint")
 @dataclass
 class Joint(FineTune):
-    """One pass over the shuffled stream: what the classes' order costs is the gap to this."""
+    """One pass over the shuffled stream: the gap to this is what the order of the classes costs."""
 
     citation = "the one-pass upper bound: the same samples, independent and identically distributed"
     needs = frozenset({"shuffled"})

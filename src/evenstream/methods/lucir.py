@@ -22,7 +22,7 @@ class LUCIR(TaughtReplay):
     citation = "Hou et al., Learning a Unified Classifier Incrementally via Rebalancing, 2019"
 
     weight: Factor = 5.0
-    """Of the distance between features (λ)."""
+    """Weight of the distance between features (λ)."""
     adaptive: bool = False
     """Multiply the weight by √(classes the teacher knows / new ones), as the original does."""
 

@@ -42,17 +42,17 @@ class LUCIRFull(TaskwiseMethod):
     cost = "F(b+m) + G(b+m) + F(b+m) of the teacher, m = M/steps"
 
     weight: Factor = 5.0
-    """Of the distance between features; times √(old classes / new ones)."""
+    """Weight of the distance between features; times √(old classes / new ones)."""
     hardest: Positive = 2
     """New classes that a row of an old one must keep away from."""
     margin: Factor = 0.5
-    """How much higher the cosine with the own class must be."""
+    """How much higher the cosine with its own class must be."""
     exemplars: Exemplars = "herding"
     """Which rows of a class are kept."""
     fine_tune_epochs: Count = 0
     """Epochs of a class-balanced fine-tuning of the whole head at task ends (20 in Mammoth)."""
     fine_tune_lr: Factor = 0.01
-    """Its learning rate."""
+    """Learning rate of that fine-tuning."""
 
     def make_head(self) -> Head:
         """Cosines with a factor that is learned."""

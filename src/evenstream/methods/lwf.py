@@ -22,9 +22,9 @@ class LwF(TaughtReplay):
     logits_follow_criterion = False
 
     weight: Factor = 0.5
-    """Of the distillation (α)."""
+    """Weight of the distillation (α)."""
     temperature: Temperature = 2.0
-    """Of the distillation."""
+    """Temperature of the distillation."""
     form: DistillationForm = "ce"
     """Cross-entropy or Kullback-Leibler divergence: another value, the same gradient."""
     scaled: bool = False

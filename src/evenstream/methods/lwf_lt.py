@@ -32,9 +32,9 @@ class LwFLabelsTrick(LabelsTrick):
     """The classes in the softmax: of the incoming batch, or of the current task as far as they
     have arrived."""
     weight: Factor = 5.0
-    """Of the distillation (α)."""
+    """Weight of the distillation (α)."""
     temperature: Temperature = 2.0
-    """Of the distillation."""
+    """Temperature of the distillation."""
 
     def make_teacher(self) -> Teacher:
         """The network at the end of the last task."""

@@ -60,7 +60,7 @@ class MaximallyInterfered(Retrieval):
 @register("mir")
 @dataclass
 class MIR(Replay):
-    """Replay what the incoming batch would interfere with most; otherwise as ER."""
+    """Replay what the incoming batch would interfere with most; otherwise like ER."""
 
     citation = "Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, 2019"
     cost = "F(b) + G(b) + 2 F(subsample) + F(b+m) + G(b+m)"
@@ -73,7 +73,7 @@ class MIR(Replay):
     scoring: Mode = "train"
     """BatchNorm statistics of the virtual step and the scores: the batch's, or the running ones."""
     exclude_current: bool = False
-    """Replay samples of earlier tasks only, as MIR's own code does. Needs task boundaries."""
+    """Replay only samples of earlier tasks, as in MIR's own code. Needs task boundaries."""
     update_at_task_end: bool = False
     """Fill the memory in a second pass at the end of each task, as the LAS authors' code does.
     Needs task boundaries and the task's data."""

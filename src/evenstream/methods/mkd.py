@@ -30,12 +30,12 @@ class MKD(TaughtReplay):
     logits_follow_criterion = False
 
     weight: Factor = 5.5
-    """Of the distillation (λ)."""
+    """Weight of the distillation (λ)."""
     averaging: Fading = 0.99
     """Share of the teacher's weights that is kept at each step (1 - α). 0 means a copy of the
     network at each task's end, which needs task boundaries."""
     temperature: Temperature = 4.0
-    """Of the distillation."""
+    """Temperature of the distillation."""
     raw_view: bool = True
     """Pull the answers on un-augmented rows to the teacher's on augmented ones, too."""
 

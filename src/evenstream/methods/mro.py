@@ -22,7 +22,7 @@ class MemoryOnly(Method):
     trains_on_incoming = False
 
     rows: Count = 0
-    """Replayed rows in each step; 0 means as many as ER trains on, b + m (the paper says none)."""
+    """Replayed rows in each step; 0 means as many as ER trains on, b + m (no paper says)."""
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """A draw from memory as large as ER's whole batch."""
@@ -39,14 +39,14 @@ class MemoryOnly(Method):
 @register("mro")
 @dataclass
 class MRO(MemoryOnly):
-    """Train on replayed rows only, so the classes are as balanced as the memory."""
+    """Train only on replayed rows, so the classes are as balanced as the memory."""
 
     citation = "Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, 2023"
 
     weighs_rows = True
 
     update_first: bool = False
-    """Let the memory take in the batch before the step trains, not after it."""
+    """Store the batch before the step trains rather than after it."""
 
     @property
     def memory_first(self) -> bool:

@@ -36,13 +36,13 @@ class OCS(Replay):
     cost = "F(b) + F(m) + F(b/2+m) + G(b/2+m); gradients=full: also G of each of b rows, and G(m)"
 
     keep: Share = 0.5
-    """Part of the incoming batch that is selected; 1 is ER."""
+    """Share of the incoming batch that is selected; 1 is ER."""
     affinity: Factor = 1000.0
     """Weight of the affinity with the memory (the paper's τ)."""
     gradients: Literal["head", "full"] = "head"
     """Gradients of the head only (fast), or of all but BatchNorm (the reference)."""
     selects: Literal["both", "training", "storage"] = "both"
-    """What only selected rows are used for: training and storage, or one of them."""
+    """Whether only selected rows are used for training, for storage, or for both."""
 
     @property
     def why_not_exits(self) -> str | None:

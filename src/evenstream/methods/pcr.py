@@ -43,7 +43,7 @@ class PCR(TwoViews):
     temperature: Annotated[float, Within(0.001)] = 0.09
     """T: the cosines are divided by it."""
     skip_first: bool = True
-    """Make no update while the memory is empty, as the public code does."""
+    """Do not update while the memory is empty, as in the public code."""
     forwards: Literal["joint", "separate"] = "joint"
     """One forward over all rows, or, as the public code does, one over both views of the incoming
     rows and one over those of the replayed ones, so that BatchNorm does not mix them."""

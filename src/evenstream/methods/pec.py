@@ -44,8 +44,8 @@ def student_of(label: int) -> str:
 class PEC(Method):
     """Students learn a frozen random network's outputs, each on the rows of its own class only.
 
-    An input belongs to the class whose student errs least on it. No student ever sees another
-    class, so nothing is forgotten and the order of the classes does not matter. The learner's own
+    An input is assigned to the class whose student has the smallest error on it. No student ever
+    sees another class, so nothing is forgotten and the order of the classes does not matter. The learner's own
     network is not used. Published with batches of one sample.
     """
 

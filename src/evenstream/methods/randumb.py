@@ -22,17 +22,17 @@ class RanDumb(Summing):
     citation = "Prabhu et al., RanDumb: Random Representations Outperform Online Learned Ones, 2024"
 
     width: Positive = 2000
-    """Random features."""
+    """Number of random features."""
     scaling: Scaling = "rows"
     """none: the features as they are. rows: every row at the same length. columns: every column by
     its mean and standard deviation over the first `scale_rows` rows, which wait until then, so that
     the result depends on which rows those are."""
     scale_rows: Positive = 1000
-    """Rows that decide about the scale of the columns (scaling=columns)."""
+    """How many rows the scale of the columns is computed from (scaling=columns)."""
     gamma: Factor = 1.0
-    """Of the kernel exp(-γ·|x-y|²/d) on the scaled rows, which have d columns."""
+    """γ of the kernel exp(-γ·|x-y|²/d) on the scaled rows, which have d columns."""
     shrinkage: Share = 0.0
-    """How far the covariance is drawn to its diagonal; 0: chosen by oracle approximation."""
+    """How far the covariance is shrunk towards its diagonal; 0: chosen by oracle approximation."""
 
     def make_form(self) -> ClosedForm:
         """The random features, and means and a covariance of them."""

@@ -14,18 +14,18 @@ from evenstream.policies.closed_forms.random_features import Scaling
 @register("ranpac")
 @dataclass
 class RanPAC(Summing):
-    """Project the features at random, cut them off below zero, and regress on one-hot labels."""
+    """Project the features at random, apply a ReLU, and regress on one-hot labels."""
 
     citation = "McDonnell et al., RanPAC: Random Projections and Pre-trained Models, 2023"
 
     width: Positive = 2000
-    """Random features."""
+    """Number of random features."""
     scaling: Scaling = "none"
     """none: the features as they are. rows: every row at the same length. columns: every column by
     its mean and standard deviation over the first `scale_rows` rows, which wait until then, so that
     the result depends on which rows those are."""
     scale_rows: Positive = 1000
-    """Rows that decide about the scale of the columns (scaling=columns)."""
+    """How many rows the scale of the columns is computed from (scaling=columns)."""
     ridge: Factor = 0.0
     """Weight of the penalty, in units of the mean sum of squares of a random feature; 0: chosen by
     generalised cross-validation."""

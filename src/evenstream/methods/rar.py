@@ -30,7 +30,7 @@ class RAR(Replay):
     """Steps for each batch, each with a new draw from the memory."""
     view: Literal["own", "stream"] = "own"
     """Views of images: the learner's augmentation with RandAugment(1, 14) behind it, or as it is.
-    Inputs that are no images get the latter."""
+    Inputs that are not images get the latter."""
 
     @property
     def own_steps(self) -> tuple[int, StepRows]:

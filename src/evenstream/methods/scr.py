@@ -31,7 +31,7 @@ REVIEW_FACTOR = 0.1
 @register("scr")
 @dataclass
 class SCR(TwoViews):
-    """Pull the views of a class together, push the others away; the head is not trained."""
+    """Pull views of the same class together and push others apart; the head is not trained."""
 
     citation = "Mai et al., Supervised Contrastive Replay, 2021"
     cost = "F(2b+2m) + G(2b+2m)"

@@ -19,12 +19,12 @@ class SLDA(Summing):
     citation = "Hayes and Kanan, Lifelong Machine Learning with Deep Streaming LDA, 2020"
 
     shrinkage: Share = 0.0
-    """How far the covariance is drawn to its target; 0: chosen by oracle approximation."""
+    """How far the covariance is shrunk towards its target; 0: chosen by oracle approximation."""
     target: Target = "diagonal"
     """diagonal: its own variances, so that the scale of columns does not matter. identity: the mean
     variance for all, as scikit-learn has it."""
     priors: Priors = "uniform"
-    """Class frequencies that a prediction assumes: all alike, or as counted."""
+    """Class frequencies assumed when predicting: equal, or as counted in the stream."""
 
     def make_form(self) -> ClosedForm:
         """Means and a covariance."""

@@ -41,7 +41,7 @@ class SSIL(Method):
     """Steps between two copies of the network into the teacher; 0 means one at each task's end, as
     in the original, which needs task boundaries."""
     temperature: Temperature = 2.0
-    """Of the distillation."""
+    """Temperature of the distillation."""
     groups: Literal["batch", "task"] = "batch"
     """What present means: in the incoming batch, or new in the current task. The latter is the
     original's, distils each earlier task by itself, and needs task boundaries."""
