@@ -189,14 +189,14 @@ def main() -> int:
     if not (args.site / "index.html").is_file():
         print(f"{args.site} has no index.html: run `make docs` first", file=sys.stderr)
         return 1
+    serious = 0
     try:
-        found = list(inspect(args.site, args.pages, args.screenshots))
+        for finding in inspect(args.site, args.pages, args.screenshots):
+            print(finding, flush=True)
+            serious += finding.serious
     except Unavailable as error:
         print(f"the site was not inspected: {error}", file=sys.stderr)
         return 1
-    for finding in found:
-        print(finding)
-    serious = sum(finding.serious for finding in found)
     print(f"{len(page_names(args.site, args.pages))} pages, {serious} serious findings")
     return 1 if serious else 0
 

@@ -133,7 +133,7 @@ def _libraries() -> Facts:
 def _extras() -> Facts:
     known: dict[str, list[str]] = {}
     for name, extra in _requirements():
-        if extra and extra != "dev":
+        if extra and extra not in ("all", "docs", "dev"):
             known.setdefault(extra, []).append(name)
     for extra, names in sorted(known.items()):
         found = {name: _version(name) for name in names}

@@ -45,8 +45,8 @@ class PEC(Method):
     """Students learn a frozen random network's outputs, each on the rows of its own class only.
 
     An input is assigned to the class whose student has the smallest error on it. No student ever
-    sees another class, so nothing is forgotten and the order of the classes does not matter. The learner's own
-    network is not used. Published with batches of one sample.
+    sees another class, so nothing is forgotten and the order of the classes does not matter. The
+    learner's own network is not used. Published with batches of one sample.
     """
 
     citation = (
