@@ -144,7 +144,7 @@ OTHERS = {
     "learn new --from ~nouser/x.csv": ["there is no file or folder ~nouser/x.csv"],
     "predict new ~nouser/x.csv": ["new holds no learner"],
     "data import mnist ~nouser": ["there is no folder", "~nouser"],
-    "report nul\0byte": ["nothing with a NUL"],
+    "report nul\0byte": ["contains a NUL character"],
     "data frobnicate": ["frobnicate", "list, get, verify, import"],
     "data get": ["NAME"],
     "data get minst": ["did you mean mnist"],

@@ -102,7 +102,7 @@ def test_the_checkpoints_of_a_run_are_left_alone(learn, table):
     before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
     write("other.csv", *rows())
     status, _, err = learn("--from", "other.csv", directory=f"run/{CHECKPOINTS}")
-    assert status == 2 and "holds a run, which stays as it is" in err
+    assert status == 2 and "holds a run, which is never modified" in err
     assert before == {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
 
 

@@ -240,7 +240,7 @@ def test_resume_before_the_first_checkpoint(run, stopped):
         path.unlink()
     status, out, err = run("resume", stopped)
     assert (status, err) == (0, "")
-    assert "stopped before its first checkpoint; starting over" in out
+    assert "stopped before its first checkpoint, so it starts over" in out
     assert "from step 0 of 20" in out
 
 

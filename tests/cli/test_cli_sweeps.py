@@ -113,7 +113,7 @@ def test_ray_that_is_not_installed(run, table, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "evenstream.sweep.backends.ray_backend", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     status, _, err = run(*words)
-    assert status == 2 and "`pip install 'evenstream[ray]'` brings it" in err
+    assert status == 2 and "run pip install 'evenstream[ray]'" in err
     assert not (tmp_path / "out").exists()
 
 

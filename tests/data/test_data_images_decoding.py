@@ -113,10 +113,10 @@ def float_tiff(path):
 @pytest.mark.parametrize(
     ("make", "name", "reason"),
     [
-        (lambda path: path.touch(), "empty.jpg", "no image"),
-        (lambda path: path.write_text("no picture"), "text.png", "no image"),
+        (lambda path: path.touch(), "empty.jpg", "not an image"),
+        (lambda path: path.write_text("no picture"), "text.png", "not an image"),
         (truncated_jpeg, "half.jpg", "truncated"),
-        (lambda path: path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n"), "script.jpg", "no image"),
+        (lambda path: path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n"), "script.jpg", "not an image"),
         (lambda path: path.mkdir(), "folder.jpg", "no such file"),
         (lambda path: None, "missing.jpg", "no such file"),
         (float_tiff, "floats.tif", "floating-point"),

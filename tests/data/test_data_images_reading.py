@@ -92,7 +92,7 @@ def test_a_corrupt_file_stops_at_its_own_group(folder):
     found = read_in_order(SlowFiles(folder), groups([0, 1], [2, 3], [4, 5], [6]))
     assert next(found).rows.tolist() == [0, 1]
     assert next(found).rows.tolist() == [2, 3]
-    with pytest.raises(DataError, match=r"5\.png: no image.*--corrupt skip"):
+    with pytest.raises(DataError, match=r"5\.png: not an image.*--corrupt skip"):
         next(found)
     assert not decoding_threads()
 

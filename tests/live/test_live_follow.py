@@ -277,7 +277,7 @@ def test_folders_that_are_refused(tmp_path):
         follow(fresh(), stream(), tmp_path / "letters")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.toml").write_text("")
-    with pytest.raises(EvenstreamError, match="holds a run, which stays as it is"):
+    with pytest.raises(EvenstreamError, match="holds a run, which is never modified"):
         follow(fresh(), stream(), tmp_path / "run")
     (tmp_path / "file").write_text("")
     with pytest.raises(EvenstreamError, match="cannot write to"):

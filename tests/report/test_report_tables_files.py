@@ -367,7 +367,7 @@ def test_foreign_folders_are_left_alone(tmp_path):
 
 @pytest.mark.parametrize("name", ["../a.md", "/tmp/a.md", "a/b.md", "..", "a", "A.md", "a.md\n"])
 def test_no_file_lies_outside_the_folder(tmp_path, name):
-    with pytest.raises(EvenstreamError, match="no name for a file"):
+    with pytest.raises(EvenstreamError, match="cannot be the name of a report"):
         write_folder(tmp_path / "report", {name: "text"})
     assert not (tmp_path / "report").exists()
 

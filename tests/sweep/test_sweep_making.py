@@ -109,7 +109,7 @@ def test_stopped_runs_go_on_from_where_they_were(table, tmp_path):
 
     here = Here()
     backend = here.backend.__class__(1, stopped)
-    with pytest.raises(Interrupted, match="the same command goes on from here"):
+    with pytest.raises(Interrupted, match="the same command continues from here"):
         work([config, other], Store(tmp_path / "store"), backend, listener=Heard())
     work([config], Store(tmp_path / "store"), here.backend, keep=True, listener=Heard())
     start_run(config, tmp_path / "alone")
