@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.augment import Preprocess
+from evenstream.core.calibration import Calibration
 from evenstream.core.classifier import Classifier, frozen_copy
 from evenstream.core.criterion import Criterion
 from evenstream.core.edits import Follows
@@ -77,6 +78,8 @@ class LearnerState:
         self.known_table = KnownTable()
         self.tickets = Tickets()
         """Inputs that were predicted and wait for their label, and counts of them."""
+        self.calibration = Calibration()
+        """How familiar rows looked before they were learned."""
 
     @property
     def pieces(self) -> dict[str, Stateful]:
@@ -91,6 +94,7 @@ class LearnerState:
             "randomness": self.randomness,
             "table": self.known_table,
             "tickets": self.tickets,
+            "calibration": self.calibration,
             **parts,
         }
 

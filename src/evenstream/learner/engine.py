@@ -20,7 +20,7 @@ from evenstream.core.inputs import Batch, InputKind, check_inputs
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.memory import ID, WEIGHT, Placement, X, Y
 from evenstream.core.optimizers import OptimizerFactory
-from evenstream.core.outputs import InferenceContext, outputs
+from evenstream.core.outputs import InferenceContext, OutputsOnDemand, outputs
 from evenstream.core.part import TaskData
 from evenstream.core.progress import Waiting
 from evenstream.core.rows import Rows
@@ -71,6 +71,8 @@ class Engine(LearnerState):
         self.front, self.outer = front, preprocess
         self._encoded = 0
         """Rows that the frozen part was given and that are not counted yet."""
+        self._new_rows = True
+        """Whether the rows of a step were never learned before."""
         self.method, self.text = composition.method, composition.text
         self._parts = composition.parts
         super().__init__(
@@ -162,7 +164,7 @@ class Engine(LearnerState):
         }
         incoming = Rows(raw, y, self.preprocess, self.randomness.augment, fields=own)
         arrival = Arrival(self, self.composition.retrieval, incoming, known, method.own_steps)
-        put = self._store if store else self._keep_out
+        put, self._new_rows = (self._store if store else self._keep_out), store
         if method.memory_first:
             put(arrival)
         results = []
@@ -184,6 +186,8 @@ class Engine(LearnerState):
         self._observe(step)
         loss = self._loss(step)
         self.composition.rule.before_update(step)
+        if self._new_rows:
+            self._calibrate(step)
         accuracy = self._prequential_accuracy(step)
         value = None
         if loss is not None:
@@ -278,6 +282,25 @@ class Engine(LearnerState):
                 scores = self._scores_of_step(step)
         right = scores[:, : step.known].argmax(1) == step.incoming.y
         return float(right.float().mean())
+
+    def _calibrate(self, step: Step) -> None:
+        """Note how familiar rows of known classes look to the model before the update."""
+        rule, rows = self.composition.rule, step.incoming
+        due = step.number % rule.familiar_every == 0
+        fair = rows.y < step.known
+        if not due or step.again or not bool(fair.any()):
+            return
+        with self.passes.set_aside(), evaluation_mode(step.network):
+            out = OutputsOnDemand(step.network, rows.plain(), step.n_classes)
+            prepared = rule.prepare_for_step(self._context(step.network))
+            found = rule.familiarity_for_step(out, prepared)
+        if found is not None:
+            self.calibration.add(found[fair].cpu(), rows.y[fair].cpu(), step.number)
+        for group in step.groups:
+            if group.slots is not None and len(group):
+                found = rule.familiarity_left_out(group)
+                if found is not None:
+                    self.calibration.add(found.cpu(), group.y.cpu(), step.number)
 
     def _scores_of_step(self, step: Step) -> Tensor:
         """Scores of the incoming rows by the inference rule."""

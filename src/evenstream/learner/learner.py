@@ -66,6 +66,7 @@ from evenstream.learner.persistence import (
     load_learner_state,
     made_with,
 )
+from evenstream.learner.prediction import Costs
 from evenstream.learner.snapshot import Snapshot, Snapshots
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
@@ -511,7 +512,14 @@ class Learner(Engine):
         self.progress.pending = []
         return dropped
 
-    def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[Any]:
+    def predict(
+        self,
+        x: Any,
+        priors: Mapping[Any, float] | None = None,
+        *,
+        costs: Costs | None = None,
+        reject: float | None = None,
+    ) -> Array[Any]:
         """The most likely label of each row; None as long as nothing has been learned.
 
         An array of text, integers or booleans if all labels seen so far are of that kind, else of
@@ -519,14 +527,47 @@ class Learner(Engine):
 
         `priors` are known class frequencies at deployment: the answer is then the Bayes decision
         for them. Only for methods whose logits are free of the stream's priors (`-las`, tau=1).
+
+        `costs` say what errors cost, and the answer is the label of least expected cost:
+        `{label: cost}` is what it costs to miss a label, `{label: {answer: cost}}` to give a
+        certain answer instead. What is not mentioned costs 1. Or a square array with a row for each
+        of `labels` and a column for each answer, right ones included.
+
+        `reject=0.05` answers None (in an array of Python objects) where a row looks like no class
+        that is known, and takes about 5 % of rows of known classes for such: see `familiarity`.
         """
         with self._asked() as asked:
-            return asked.predict(x, priors)
+            return asked.predict(x, priors, costs=costs, reject=reject)
 
-    def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.int64]:
-        """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
+    def predict_indices(
+        self,
+        x: Any,
+        priors: Mapping[Any, float] | None = None,
+        *,
+        costs: Costs | None = None,
+        reject: float | None = None,
+    ) -> Array[np.int64]:
+        """Like `predict`, as positions in `labels`; -1 instead of None."""
         with self._asked() as asked:
-            return asked.predict_indices(x, priors)
+            return asked.predict_indices(x, priors, costs=costs, reject=reject)
+
+    def familiarity(self, x: Any) -> Array[np.float32]:
+        """How much each row looks like one of the known classes: higher is more; 0 before any step.
+
+        What it is depends on the method and the inference rule, so it can only be compared with
+        other rows, or with `familiarity_threshold`.
+        """
+        with self._asked() as asked:
+            return asked.familiarity(x)
+
+    def familiarity_threshold(self, reject: float) -> float:
+        """The familiarity that about this share of rows of known classes stays below.
+
+        Told by rows of known classes before they were learned, the newest of each class. Minus
+        infinity while there are fewer than 1 / reject of them.
+        """
+        with self._asked() as asked:
+            return asked.familiarity_threshold(reject)
 
     def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
         """A probability for each row and each label in `labels` (no columns before any step)."""
@@ -960,6 +1001,12 @@ class Learner(Engine):
     def after_change(self) -> None:
         """It was made: predictions may know."""
         self._snapshots.after_change(self)
+
+    def _plain(self, batch: Batch) -> Tensor:
+        """What the network is given of a batch."""
+        raw = batch if self.front is None else self.front.plain(batch)
+        assert isinstance(raw, Tensor)
+        return raw
 
 
 def _training(model: str | None, **given: Any) -> tuple[dict[str, Any], frozenset[str]]:

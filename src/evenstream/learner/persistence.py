@@ -34,6 +34,8 @@ LIVE = "live"
 """Where the place in streams is, if the learner was saved by one who follows them."""
 TICKETS = "tickets"
 """Where tickets are; absent if none was ever given."""
+CALIBRATION = "calibration"
+"""Where in a save it is said what rejections go by; absent if there is nothing yet."""
 
 
 def learner_state(learner: Engine) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def learner_state(learner: Engine) -> dict[str, Any]:
     unwritten = learner.unwritten
     settings = {name: said for name, thing in unwritten.items() if (said := settings_of(thing))}
     pieces = {name: piece.state() for name, piece in learner.pieces.items()}
-    for name in (TABLE, TICKETS):
+    for name in (TABLE, TICKETS, CALIBRATION):
         if pieces[name] is None:  # as in all saves before there were any
             del pieces[name]
     return {
@@ -183,6 +185,8 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
             _check_table(learner)
         with entry(TICKETS):
             learner.tickets.load_state(state.get(TICKETS))
+        with entry(CALIBRATION):
+            learner.calibration.load_state(state.get(CALIBRATION), len(learner.label_map))
         with entry("criterion"):
             learner.criterion.load_state(state["criterion"])
         for index, part in enumerate(learner.composition.parts):

@@ -1,16 +1,20 @@
-"""Known class frequencies at deployment, as log-probabilities to add to logits (Eq. 5)."""
+"""What is known at deployment beside the inputs: class frequencies (Eq. 5), costs of errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evenstream.composition import Composition
 from evenstream.core.labels import LabelMap, plain_labels
 from evenstream.errors import InputError, shown
+
+Costs = Mapping[Any, Any] | np.ndarray[Any, Any]
+"""What errors cost: {label: cost of missing it}, {label: {answer: cost}}, or a square array."""
 
 
 def deployment_prior(
@@ -43,3 +47,71 @@ def deployment_prior(
         raise InputError("priors must be finite, not negative, and not all zero")
     weights = weights / weights.max()  # a sum of the largest numbers would be infinite
     return (weights / weights.sum()).log().float()
+
+
+def least_cost(scores: Tensor, costs: Tensor) -> Tensor:
+    """The answer of least expected cost for each row, given a cost for each (label, answer)."""
+    return (scores.double().softmax(1) @ costs).argmin(1)
+
+
+def cost_matrix(label_map: LabelMap, costs: Costs) -> Tensor:
+    """What it costs to answer `j` where `i` is right, as a matrix of the seen labels.
+
+    Errors that are not mentioned cost 1, right answers nothing.
+    """
+    size = len(label_map)
+    if isinstance(costs, Mapping):
+        matrix = 1 - torch.eye(size, dtype=torch.float64)
+        for index, given in _by_index(label_map, costs):
+            if isinstance(given, Mapping):
+                for answer, cost in _by_index(label_map, given):
+                    matrix[index, answer] = _cost(cost)
+            else:
+                matrix[index] *= _cost(given)
+    else:
+        try:
+            matrix = torch.from_numpy(np.array(costs, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InputError(
+                "costs must be {label: cost}, {label: {answer: cost}} or a square array of numbers,"
+                f" got {shown(costs)}"
+            ) from None
+        if matrix.shape != (size, size):
+            raise InputError(
+                f"costs have the shape {tuple(matrix.shape)}; with {size} labels it must be "
+                f"{(size, size)}: a row for each label, a column for each answer"
+            )
+    if not bool((torch.isfinite(matrix) & (matrix >= 0)).all()):
+        raise InputError("costs must be finite and not negative")
+    if size > 1 and not bool(matrix.any()):
+        raise InputError("costs must not all be zero: every answer would be as good as any other")
+    return matrix
+
+
+def _by_index(label_map: LabelMap, given: Mapping[Any, Any]) -> list[tuple[int, Any]]:
+    """Values by the index of their label."""
+    found = []
+    for label, value in zip(plain_labels(list(given)), given.values(), strict=True):
+        index = label_map.get(label)
+        if index is None:
+            raise InputError(f"costs names the label {label!r}, which was never learned")
+        found.append((index, value))
+    return found
+
+
+def _cost(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"costs must be numbers, got {shown(value)}") from None
+
+
+def check_reject(reject: Any) -> float:
+    """The share of rows of known classes that may be rejected."""
+    number = isinstance(reject, (int, float, np.integer, np.floating))
+    if not number or isinstance(reject, bool) or not 0 < reject < 1:
+        raise InputError(
+            "reject is the share of rows of known classes that may be taken for unknown, between "
+            f"0 and 1, such as 0.05; got {shown(reject)}"
+        )
+    return float(reject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from operator import is_
 from threading import get_ident
@@ -20,11 +20,17 @@ from evenstream.core.inputs import Batch, check_inputs
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock
 from evenstream.core.memory import Memory
-from evenstream.core.outputs import InferenceContext, outputs
+from evenstream.core.outputs import InferenceContext, Outputs, outputs
 from evenstream.core.twins import Twins, modules_of, shared_copy
 from evenstream.interruption import SignalsHeld
 from evenstream.learner.engine import Engine
-from evenstream.learner.prediction import deployment_prior
+from evenstream.learner.prediction import (
+    Costs,
+    check_reject,
+    cost_matrix,
+    deployment_prior,
+    least_cost,
+)
 from evenstream.policies.rules import InferenceRule
 
 log = logging.getLogger(__name__)
@@ -82,6 +88,7 @@ class Snapshot:
         self._network = learner.network if learner.built else None
         self._lock = None if copies is None else Lock()
         self._prepared: list[Any] = []
+        self._calibration = copy.copy(learner.calibration)
         if copies is not None:
             self._copy(copies, None if before is None else before.label_map)
 
@@ -109,20 +116,51 @@ class Snapshot:
         """Labels seen until then: the columns of `predict_proba`."""
         return list(self.label_map)
 
-    def predict(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[Any]:
+    def predict(
+        self,
+        x: Any,
+        priors: Mapping[Any, float] | None = None,
+        *,
+        costs: Costs | None = None,
+        reject: float | None = None,
+    ) -> Array[Any]:
         """The most likely label of each row; see `Learner.predict`."""
-        indices = self.predict_indices(x, priors)
+        indices = self.predict_indices(x, priors, costs=costs, reject=reject)
         if not len(self.label_map):
             return np.full(len(indices), None)
         labels: Array[Any] = self.label_map.array()[indices]
+        if reject is not None:
+            labels = labels.astype(object)
+            labels[indices < 0] = None
         return labels
 
-    def predict_indices(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.int64]:
-        """Like `predict`, as positions in `labels`; -1 as long as nothing has been learned."""
+    def predict_indices(
+        self,
+        x: Any,
+        priors: Mapping[Any, float] | None = None,
+        *,
+        costs: Costs | None = None,
+        reject: float | None = None,
+    ) -> Array[np.int64]:
+        """Like `predict`, as positions in `labels`; -1 instead of None."""
+        matrix = None if costs is None else cost_matrix(self.label_map, costs)
+        threshold = None if reject is None else self.familiarity_threshold(reject)
         scores = self.scores(x, priors)
         if scores.shape[1] == 0:
             return np.full(len(scores), -1)
-        return scores.argmax(1).numpy()
+        found = (scores.argmax(1) if matrix is None else least_cost(scores, matrix)).numpy()
+        return found if threshold is None else np.where(self.familiarity(x) < threshold, -1, found)
+
+    def familiarity(self, x: Any) -> Array[np.float32]:
+        """How much each row looks like one of the known classes; see `Learner.familiarity`."""
+        batch = self._check(x)
+        if self._network is None or not len(self.label_map):
+            return np.zeros(len(batch), np.float32)
+        return self._each(self._network, batch, self._rule.familiarity).cpu().numpy()
+
+    def familiarity_threshold(self, reject: float) -> float:
+        """The familiarity that about this share of rows of known classes stays below."""
+        return self._calibration.threshold(check_reject(reject))
 
     def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
         """A probability for each row and each label in `labels`."""
@@ -137,24 +175,25 @@ class Snapshot:
         network, n_classes = self._network, len(self.label_map)
         if network is None or n_classes == 0:
             return torch.zeros(len(batch), 0)
-        with SignalsHeld() if self._lock is None else nullcontext():
-            raw = batch if self._front is None else self._front.plain(batch)
-            assert isinstance(raw, Tensor)
-            scores = self._infer(network, raw)[:, :n_classes].cpu()
+        scores = self._each(network, batch, self._rule.scores)[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
 
     def _check(self, x: Any) -> Batch:
         rows, _ = self._table.take(x)
         return check_inputs(rows, self._kind) if self._front is None else self._front.check(rows)
 
-    def _infer(self, network: Classifier, raw: Tensor) -> Tensor:
-        """Scores in eval mode, in which copies always are."""
-        rule = self._rule
-        with evaluation_mode(network) if self._lock is None else torch.no_grad():
-            prepared = self._prepare(network)
-            return torch.cat(
-                [rule.scores(out, prepared).float() for out in outputs(self, network, raw)]
-            )
+    def _each(
+        self, network: Classifier, batch: Batch, ask: Callable[[Outputs, Any], Tensor]
+    ) -> Tensor:
+        """What the rule says of rows, in eval mode, in which copies always are."""
+        mine = self._lock is None
+        with SignalsHeld() if mine else nullcontext():
+            raw = batch if self._front is None else self._front.plain(batch)
+            assert isinstance(raw, Tensor)
+            with evaluation_mode(network) if mine else torch.no_grad():
+                prepared = self._prepare(network)
+                parts = [ask(out, prepared).float() for out in outputs(self, network, raw)]
+                return torch.cat(parts)
 
     def _prepare(self, network: Classifier) -> Any:
         """What the rule needs; the first who asks makes it, for all who ask the same snapshot."""

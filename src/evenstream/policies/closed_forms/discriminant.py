@@ -59,6 +59,32 @@ class Discriminant(FromFirstRows):
         further = F.pad(further, (0, n_classes - further.shape[1]))
         return (guess - further / 2).log_softmax(1).float()
 
+    @property
+    def tells_familiar(self) -> bool:
+        """Unless there are too many columns to know it at each step."""
+        return not self.is_dear
+
+    def familiarity(self, features: Tensor) -> Tensor:
+        """How much likelier the nearest class is than one normal distribution of all rows.
+
+        This is the relative Mahalanobis distance (Ren et al., 2021), up to the sign.
+        """
+        solution, sums = self.solution(), self.all_sums()
+        if solution.whiten is None:
+            solution = discriminant(sums, self.shrinkage, self.target)
+        assert solution.whiten is not None
+        shares = sums.counts / sums.weight
+        overall = shares @ sums.means
+        rows = (self.columns(features) - overall) @ solution.whiten
+        means = (sums.means - overall) @ solution.whiten
+        nearness = 2 * rows @ means.T - means.square().sum(1) + no_bias(sums.counts)
+        between = means * shares.sqrt()[:, None]
+        inner = between @ between.T
+        inner.diagonal().add_(1.0)
+        along = torch.linalg.solve_triangular(factored(inner), between @ rows.T, upper=False)
+        found: Tensor = nearness.max(1).values - along.square().sum(0)
+        return found
+
 
 def discriminant(
     sums: Sums, shrinkage: float, target: Target = "diagonal", priors: Priors = "uniform"

@@ -298,6 +298,31 @@ class ClosedForm(Part):
         return None
 
     @property
+    def tells_familiar(self) -> bool:
+        """Whether it has more to say about how familiar a row looks than probabilities."""
+        return False
+
+    def familiarity(self, features: Tensor) -> Tensor:
+        """How much each row looks like those taken in; if it has something to say."""
+        raise NotImplementedError
+
+    def familiarity_for_step(self, features: Tensor) -> Tensor | None:
+        """The same before rows are taken in; None where it would cost too much just now."""
+        return self.familiarity(features)
+
+    def familiarity_left_out(
+        self, features: Tensor, labels: Tensor, weights: Tensor
+    ) -> Tensor | None:
+        """The same for rows that were taken in, each as if it had not been; None: cannot be said.
+
+        Args:
+            features: the rows.
+            labels: theirs.
+            weights: theirs.
+        """
+        return None
+
+    @property
     def is_dear(self) -> bool:
         """Whether a solution costs more than a step should."""
         return self.second_moments and self._n_columns > CHEAP

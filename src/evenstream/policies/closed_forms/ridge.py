@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenstream.bounds import Factor
-from evenstream.policies.closed_forms.form import Solution, normalised
-from evenstream.policies.closed_forms.linear_equations import solved
+from evenstream.policies.closed_forms.form import BLOCK, Solution, normalised
+from evenstream.policies.closed_forms.linear_equations import factored, solved
 from evenstream.policies.closed_forms.random_features import RandomFeatures, Scaling
 from evenstream.policies.closed_forms.sums import Sums, no_bias
 
@@ -42,7 +42,7 @@ class ProjectedRidge(RandomFeatures):
         super().__post_init__()
         self._made: tuple[Tensor, Tensor, Tensor] | None = None
         self._prompt: tuple[Tensor, Solution] | None = None
-        self._guessed: tuple[Tensor, Tensor, Tensor] | None = None
+        self._known: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
@@ -111,7 +111,8 @@ class ProjectedRidge(RandomFeatures):
         """What is kept of the rows that wait is made anew, too."""
         for name in (self.REDUCED, self.INNER, self.TARGETS):
             self.tensors.pop(name, None)
-        self._made = self._guessed = self._prompt = None
+        self._made = self._prompt = None
+        self._known = ()
         super().refresh()
 
     def resolve(self) -> None:
@@ -153,12 +154,15 @@ class ProjectedRidge(RandomFeatures):
         return self._made[2]
 
     def _reduced(self, features: Tensor) -> Tensor:
-        """L⁻¹ times the columns; kept, since rows that are predicted are often learned next."""
-        factor, last = self._factor(), self._guessed
-        if last is not None and last[0] is factor and torch.equal(last[1], features):
-            return last[2]
+        """L⁻¹ times the columns; kept, since rows are guessed, looked at and learned in a step."""
+        factor, known = self._factor(), self._known
+        for made_with, rows, found in known:
+            if made_with is factor and torch.equal(rows, features):
+                return found
         columns = self.columns(features)
         reduced: Tensor = torch.linalg.solve_triangular(factor, columns.T, upper=False)
+        if len(features) <= BLOCK:
+            self._known = ((factor, features.detach().clone(), reduced), *known[:1])
         return reduced
 
     def prompt_solution(self) -> Solution:
@@ -180,17 +184,22 @@ class ProjectedRidge(RandomFeatures):
         """What the regression on all rows so far says."""
         if not self.is_dear or not self.any_added:
             return super().guess_for_step(features, n_classes)
-        self._guessed = self._factor(), features.clone(), self._reduced(features)
         return self._normalised(self._predicted(features)[0], n_classes)
 
     def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
         """Leave-one-out as least squares have it: (ŷ - h·y) / (1 - h) with the row's leverage h."""
         if not self.is_dear or not self.any_added:
             return None
+        return self._normalised(self._left_out(features, labels)[0], n_classes)
+
+    def _left_out(
+        self, features: Tensor, labels: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         scores, leverage = self._predicted(features)
         own = F.one_hot(labels, scores.shape[1])
-        left_out = (scores - leverage * own) / (1 - leverage).clamp_min(1e-6)
-        return self._normalised(left_out, n_classes)
+        share = leverage if weights is None else leverage * weights.double()[:, None]
+        left = (1 - share).clamp_min(1e-6)
+        return (scores - share * own) / left, leverage / left
 
     def _predicted(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Scores by all rows so far, and the leverage that each row would have among them."""
@@ -208,6 +217,63 @@ class ProjectedRidge(RandomFeatures):
             scores - shared.T @ beside,
             leverage - (shared * from_shared).sum(0)[:, None],
         )
+
+    # ---- how familiar a row is -------------------------------------------------------------------
+    #
+    # The regression's variance at a row is its leverage h, up to a factor. The highest score over
+    # the square root of n·h is then how sure the regression is that the row has a class at all.
+
+    tells_familiar = True
+
+    def familiarity(self, features: Tensor) -> Tensor:
+        """The highest score in units of its standard deviation."""
+        follows = self.is_dear and self.any_added
+        return self._sureness(*(self._predicted if follows else self._predicted_anew)(features))
+
+    def _sureness(self, scores: Tensor, leverage: Tensor) -> Tensor:
+        counts = self.class_counts()
+        highest = (scores + no_bias(counts)).max(1).values
+        return highest / (counts.sum() * leverage[:, 0].clamp_min(NOTHING)).sqrt()
+
+    def familiarity_left_out(
+        self, features: Tensor, labels: Tensor, weights: Tensor
+    ) -> Tensor | None:
+        """By leave-one-out, which also divides the leverage h by 1 - h."""
+        if not self.is_dear or not self.any_added:
+            return None
+        return self._sureness(*self._left_out(features, labels, weights))
+
+    def familiarity_for_step(self, features: Tensor) -> Tensor | None:
+        """Before any rows are added, only where the solution for steps is not behind."""
+        return self.familiarity(features) if self.any_added or self._is_fresh else None
+
+    @property
+    def _is_fresh(self) -> bool:
+        solved = self.tensors.get(self.SOLVED)
+        return solved is not None and float(solved[0]) == self.rows_taken
+
+    def _predicted_anew(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """The same as `_predicted`, without what steps have prepared."""
+        own, columns, counts = self.tensors, self.columns(features), self.class_counts()
+        if not self.any_added and self._is_fresh:
+            found = Solution(own[self.WEIGHT], own[self.BIAS], float(own[self.SOLVED][2]))
+        else:
+            found = self.solution()
+        scores = columns @ found.weight / sharpness(counts)
+        waiting, _, weights = self._waiting
+        if self.any_added or len(waiting) >= columns.shape[1]:
+            gram = self.all_sums().squares
+            penalised = gram.clone()
+            penalised.diagonal().add_(found.strength * mean_square(gram.diagonal()))
+            reduced = torch.linalg.solve_triangular(factored(penalised), columns.T, upper=False)
+            return scores, reduced.square().sum(0)[:, None]
+        rows = waiting * weights.sqrt()[:, None]
+        penalty = found.strength * mean_square(rows.square().sum(0))
+        inner = rows @ rows.T
+        inner.diagonal().add_(penalty)
+        reduced = torch.linalg.solve_triangular(factored(inner), rows @ columns.T, upper=False)
+        leverage = (columns.square().sum(1) - reduced.square().sum(0)) / penalty
+        return scores, leverage[:, None]
 
     def _normalised(self, scores: Tensor, n_classes: int) -> Tensor:
         counts = self.class_counts()

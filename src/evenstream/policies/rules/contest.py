@@ -199,6 +199,30 @@ class Contest(InferenceRule):
             return asked.form.guess_for_step(rows, n_classes)
         return asked.form.log_probabilities(rows, asked.solution, n_classes)
 
+    @property
+    def familiar_every(self) -> int:
+        """At each step where it is known anyway."""
+        return 1 if self._flat else super().familiar_every
+
+    def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """What `ranpac` makes of it, whoever is asked for the label."""
+        if self._flat:
+            return self.forms["ranpac"].familiarity(outputs.x.flatten(1))
+        return super().familiarity(outputs, prepared)
+
+    def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
+        """The same, as cheap as steps must be."""
+        if self._flat:
+            return self.forms["ranpac"].familiarity_for_step(outputs.x.flatten(1))
+        return super().familiarity_for_step(outputs, prepared)
+
+    def familiarity_left_out(self, rows: Rows) -> Tensor | None:
+        """Of rows that came long ago, by all that came since."""
+        if not self._flat:
+            return None
+        ridge = self.forms["ranpac"]
+        return ridge.familiarity_left_out(rows.plain().flatten(1), rows.y, rows.weights)
+
     def says(self) -> str | None:
         """Who is asked now, and why."""
         shares = self.shares()

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+import torch
 from torch import Tensor
 
 from evenstream.bounds import check_options
 from evenstream.core.heads import Head
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.part import Part
+from evenstream.core.rows import Rows
 from evenstream.policies.criteria import CrossEntropy
 from evenstream.registry import Registry, check_class
 from evenstream.text import check_defaults
@@ -62,6 +64,30 @@ class InferenceRule(Part):
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
         """One score for each input and seen class."""
         raise NotImplementedError
+
+    # ---- what looks like no known class ----------------------------------------------------------
+
+    @property
+    def familiar_every(self) -> int:
+        """In how many steps the familiarity of arriving rows is measured once."""
+        return 8 if self.asked_each_step else 64
+
+    def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """How much each input looks like one of the known classes; more is higher.
+
+        By default how far the highest score is above the mean of those that are finite.
+        """
+        scores = self.scores(outputs, prepared).double()
+        finite = torch.where(scores.isfinite(), scores, torch.nan)
+        return (scores.max(1).values - finite.nanmean(1)).nan_to_num(nan=0.0)
+
+    def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
+        """The same before rows are learned; None where it would cost too much just now."""
+        return self.familiarity(outputs, prepared)
+
+    def familiarity_left_out(self, rows: Rows) -> Tensor | None:
+        """That of replayed rows, each as if it had never been learned; None: cannot be said."""
+        return None
 
 
 RULES: Registry[type[InferenceRule]] = Registry("inference rule")

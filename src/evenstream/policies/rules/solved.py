@@ -28,6 +28,20 @@ class Solved(InferenceRule):
         """Nothing: the form has its own way where a solution is dear."""
         return None
 
+    familiar_every = 1
+
+    def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
+        """What the form makes of it, if it has more than probabilities."""
+        if self.form.tells_familiar:
+            return self.form.familiarity(outputs.features)
+        return super().familiarity(outputs, prepared)
+
+    def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
+        """The same, as cheap as steps must be."""
+        if self.form.tells_familiar:
+            return self.form.familiarity_for_step(outputs.features)
+        return super().familiarity_for_step(outputs, prepared)
+
     def before_export(self) -> None:
         """The solution is made."""
         self.form.drop_rows()

@@ -1,0 +1,99 @@
+"""How familiar rows of known classes looked before they were learned: what rejections go by."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenstream.core.edits import Compaction, Regrouping
+
+KEPT = 16
+"""Scores of each class, the newest: those that came when little was known of it make room."""
+
+
+class Calibration:
+    """The newest scores of each class, as the state of a learner.
+
+    Each counts in proportion to the steps that had been made: a score of when half as much was
+    known counts half as much.
+    """
+
+    def __init__(self) -> None:
+        self.scores = torch.zeros(0, KEPT, dtype=torch.float64)
+        """One row for each class; NaN where there is none yet."""
+        self.steps = torch.zeros(0, KEPT, dtype=torch.float64)
+        """When that was; 0 where there is none yet."""
+        self.counts = torch.zeros(0, dtype=torch.int64)
+        """How many scores each class has had."""
+
+    def add(self, scores: Tensor, labels: Tensor, step: int) -> None:
+        """Take in the scores of rows that are about to be learned in a step."""
+        if not len(labels):
+            return
+        missing = max(int(labels.max()) + 1 - len(self.counts), 0)
+        kept = F.pad(self.scores, (0, 0, 0, missing), value=math.nan)
+        steps = F.pad(self.steps, (0, 0, 0, missing))
+        counts = F.pad(self.counts, (0, missing))
+        if not missing:  # which padding has not copied
+            kept, steps, counts = kept.clone(), steps.clone(), counts.clone()
+        for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
+            place = int(counts[label]) % KEPT
+            kept[label, place], steps[label, place] = score, step
+            counts[label] += 1
+        self.scores, self.steps, self.counts = kept, steps, counts
+
+    def threshold(self, share: float) -> float:
+        """What at most this share of rows of known classes stays below.
+
+        Minus infinity, so that nothing does, while there are too few rows to tell such a share.
+        """
+        scores, order = self.scores[~self.scores.isnan()].sort()
+        if not len(scores):
+            return -math.inf
+        weights = self.steps[~self.scores.isnan()][order]
+        weights = weights / weights.max()
+        below = int((weights.cumsum(0) <= share * (weights.sum() + 1)).sum())
+        return float(scores[below - 1]) if below else -math.inf
+
+    # ---- state ---------------------------------------------------------------------------------
+
+    def mark(self) -> dict[str, Tensor]:
+        """The tensors, which are replaced and never changed."""
+        return dict(vars(self))
+
+    def restore(self, mark: dict[str, Tensor]) -> None:
+        """Those of the mark."""
+        vars(self).update(mark)
+
+    def settle(self) -> None:
+        """Nothing is kept for the mark."""
+
+    def regroup(self, classes: Regrouping) -> None:
+        """The scores of classes that stay; a class that another is merged into keeps its own."""
+        self.restore({name: classes.entries(values) for name, values in vars(self).items()})
+
+    def compact(self, slots: Compaction) -> None:
+        """Nothing is kept by stored sample."""
+
+    def state(self) -> dict[str, Any] | None:
+        """The tensors; None as long as there are no scores."""
+        return dict(vars(self)) if len(self.counts) else None
+
+    def load_state(self, state: dict[str, Any] | None, classes: int) -> None:
+        """The inverse of `state`; saves of earlier versions have none."""
+        if state is None:
+            return self.restore(Calibration().mark())
+        found = {name: state[name].cpu().clone() for name in vars(self)}
+        scores, steps, counts = (found[name] for name in vars(self))
+        if counts.ndim != 1 or len(counts) > classes or counts.dtype != torch.int64:
+            raise ValueError(f"its counts are not those of {classes} classes")
+        for values in (scores, steps):
+            if values.shape != (len(counts), KEPT) or values.dtype != torch.float64:
+                raise ValueError(f"it has no {KEPT} numbers for each class")
+        if bool((counts < 0).any()) or not bool((steps >= 0).all()):
+            raise ValueError("it counts something below zero")
+        self.restore(found)
