@@ -186,6 +186,20 @@ class Classifier(base.MiniBatchClassifier):
         (row,) = self._probabilities([x])
         return dict(zip(self.learner.labels, row.tolist(), strict=True))  # type: ignore[arg-type]
 
+    def predict_one(
+        self, x: dict[Any, Any], reject: float | None = None, **kwargs: Any
+    ) -> base.typing.ClfTarget | None:
+        """The most likely label.
+
+        With `reject=0.05`, None where a row looks like no class that is known, and for about 5 % of
+        rows of known classes.
+        """
+        best: base.typing.ClfTarget | None = super().predict_one(x, **kwargs)
+        if reject is None or best is None:
+            return best
+        familiar = self.learner.familiarity(self.places.table([x]))[0]
+        return None if familiar < self.learner.familiarity_threshold(reject) else best
+
     # ---- many ----------------------------------------------------------------------------------
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:

@@ -42,10 +42,6 @@ EXPECTED_FAILURES = {
         "rows are learned in batches of a random order, where a row that comes twice meets other "
         "rows than one of weight 2, and the prior of Logit Adjusted Softmax counts rows"
     ),
-    "check_class_weight_classifiers": (
-        "a closed form may win the contest of method='auto', and it takes all classes for equally "
-        "frequent, whatever rows weigh; method='er-las' passes"
-    ),
 }
 """Checks of scikit-learn that cannot pass, with the reason: for `expected_failed_checks`."""
 
@@ -201,11 +197,24 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.learner_, self.classes_ = learner, known
         return self
 
-    def predict(self, X: Any) -> Array:
-        """The most likely label of each row."""
+    def predict(self, X: Any, reject: float | None = None) -> Array:
+        """The most likely label of each row.
+
+        With `reject=0.05`, None (in an array of Python objects) where a row looks like no class
+        that is known, and for about 5 % of rows of known classes.
+        """
         best = self.predict_proba(X).argmax(1)
         labels: Array = self.classes_[best]
+        if reject is not None:
+            threshold = self.learner_.familiarity_threshold(reject)
+            labels = labels.astype(object)
+            labels[self.score_samples(X) < threshold] = None
         return labels
+
+    def score_samples(self, X: Any) -> NDArray[np.float32]:
+        """How much each row looks like one of the known classes; higher is more."""
+        check_is_fitted(self)
+        return self.learner_.familiarity(self._rows(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """A probability for each row and each label of `classes_`."""
@@ -214,7 +223,22 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities = np.zeros((len(scores), len(self.classes_)))
         places = np.searchsorted(self.classes_, np.array(self.learner_.labels, self.classes_.dtype))
         probabilities[:, places] = scores.softmax(1).numpy()
-        return probabilities
+        return self._weighed_classes(probabilities)
+
+    def _weighed_classes(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Where a closed form takes all classes for equally frequent, weights count here.
+
+        "balanced" means just that, and changes nothing.
+        """
+        given = self.class_weight
+        if not isinstance(given, Mapping) or self.learner_.composition.rule.weighs_classes:
+            return probabilities
+        weighed = probabilities * [given.get(label, 1.0) for label in self.classes_.tolist()]
+        totals = weighed.sum(1, keepdims=True)
+        found: NDArray[np.float64] = np.where(
+            totals > 0, weighed / np.where(totals > 0, totals, 1.0), probabilities
+        )
+        return found
 
     # ---- inputs --------------------------------------------------------------------------------
 

@@ -234,6 +234,7 @@ def predict(
         Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the screen)")
     ] = None,
     top: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None,
+    reject: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="")] = None,
     spreadsheet_safe: tyro.conf.FlagCreatePairsOff[bool] = False,
     label: Column = None,
     ignore: Columns = (),
@@ -254,6 +255,8 @@ def predict(
             from standard input, or SCHEME://... with a scheme that a plugin provides.
         out: File to write.
         top: Write this many of the most likely labels instead of all probabilities.
+        reject: Leave the label empty where a row looks like no known class, and write how familiar
+            each row looks; about this share (0.05) of rows of known classes is left empty, too.
         spreadsheet_safe: Put a ' before text that a spreadsheet would take for a formula.
         label: Column that holds the label, which is not used for the prediction.
         ignore: Columns to leave out.
@@ -280,12 +283,15 @@ def predict(
                 data,
                 file,
                 top,
+                reject=reject,
                 quote_formulas=spreadsheet_safe,
                 tell_bad=corrupt == "null",
             )
         if data.skipped:
             done = "rows left out" if corrupt == "skip" else "rows left empty"
             say_error(f"{done}, could not be used: {data.skipped:,}; the first: {data.refusal}")
+    if reject is not None:
+        say_error(f"like no known class: {score.rejected:,} of {score.rows:,} rows")
     if score.labelled:
         share = 100 * score.right / score.labelled
         say_error(f"accuracy {share:.1f} % of {score.labelled:,} labelled rows")

@@ -285,22 +285,26 @@ class Engine(LearnerState):
 
     def _calibrate(self, step: Step) -> None:
         """Note how familiar rows of known classes look to the model before the update."""
-        rule, rows = self.composition.rule, step.incoming
+        rule, rows, kept = self.composition.rule, step.incoming, self.calibration
         due = step.number % rule.familiar_every == 0
         fair = rows.y < step.known
         if not due or step.again or not bool(fair.any()):
             return
+        if rule.familiarity_scale != float(kept.scale):
+            kept.begin(rule.familiarity_scale)
+            groups = [step.fetch(torch.arange(len(self.memory), device=self.memory.device))]
+        else:
+            groups = [group for group in step.groups if group.slots is not None]
         with self.passes.set_aside(), evaluation_mode(step.network):
             out = OutputsOnDemand(step.network, rows.plain(), step.n_classes)
             prepared = rule.prepare_for_step(self._context(step.network))
             found = rule.familiarity_for_step(out, prepared)
-        if found is not None:
-            self.calibration.add(found[fair].cpu(), rows.y[fair].cpu(), step.number)
-        for group in step.groups:
-            if group.slots is not None and len(group):
-                found = rule.familiarity_left_out(group)
+            if found is not None:
+                kept.add(found[fair].cpu(), rows.y[fair].cpu(), step.number)
+            for group in groups:
+                found = rule.familiarity_left_out(group) if len(group) else None
                 if found is not None:
-                    self.calibration.add(found.cpu(), group.y.cpu(), step.number)
+                    kept.add(found.cpu(), group.y.cpu(), step.number)
 
     def _scores_of_step(self, step: Step) -> Tensor:
         """Scores of the incoming rows by the inference rule."""

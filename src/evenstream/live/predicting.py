@@ -23,7 +23,10 @@ class Score:
     rows: int = 0
     """Rows answered."""
     labelled: int = 0
+    """Rows with a label, but for those that were rejected."""
     right: int = 0
+    rejected: int = 0
+    """Rows that look like no known class."""
 
 
 def write_predictions(
@@ -32,6 +35,7 @@ def write_predictions(
     out: TextIO | TextIOBase,
     top: int | None = None,
     *,
+    reject: float | None = None,
     quote_formulas: bool = False,
     tell_bad: bool = False,
 ) -> Score:
@@ -39,6 +43,8 @@ def write_predictions(
 
     Columns are the file's name (for images), the most likely label and its probability, then the
     probability of each label; with `top`, that many pairs of label and probability instead.
+    With `reject`, the familiarity of each row comes before, and the label of a row that looks like
+    no known class is empty.
     With `quote_formulas`, names and labels that a spreadsheet would compute have a quotation mark
     in front. With `tell_bad`, a row that cannot be used has a line with empty cells.
     """
@@ -53,16 +59,19 @@ def write_predictions(
     pairs = min(top or 1, len(learner.labels))
     head = [
         *(["file"] if files is not None else []),
+        *(["familiarity"] if reject is not None else []),
         *(f"{name}{number}" for number in ["", *range(2, pairs + 1)] for name in _PAIR),
         *([] if top else (f"p({label})" for label in learner.labels)),
     ]
+    threshold = None if reject is None else learner.familiarity_threshold(reject)
     score, begun, place = Score(), False, 0
     for x, labels in filter(None, source):
         chances = learner.predict_proba(x) if len(x) else np.empty((0, len(learner.labels)))
         if not begun:  # not before the first rows are known to be of the right kind
             writer.writerow(head)
         begun = True
-        answers = zip(chances, labels, strict=True)
+        familiar = None if threshold is None else learner.familiarity(x) if len(x) else np.empty(0)
+        answers = zip(chances, labels, range(len(x)), strict=True)
         for kept in [True] * len(labels) if source.kept is None else source.kept:
             name = [] if files is None else [str(files.path(place).relative_to(files.root))]
             place += 1
@@ -70,13 +79,18 @@ def write_predictions(
                 if tell_bad:
                     writer.writerow([*map(shown, name), *[""] * (len(head) - len(name))])
                 continue
-            row, label = next(answers)
+            row, label, index = next(answers)
             best = np.argsort(-row, kind="stable")[:pairs]
-            cells = map(shown, [*name, *_cells(learner, row, best)])
+            told, known = _cells(learner, row, best), True
+            if familiar is not None and threshold is not None:
+                known = bool(familiar[index] >= threshold)
+                told = [_text(familiar[index]), told[0] if known else "", *told[1:]]
+            cells = map(shown, [*name, *told])
             writer.writerow([*cells, *([] if top else map(_text, row))])
             score.rows += 1
-            score.labelled += label is not None
-            score.right += label is not None and label == learner.labels[best[0]]
+            score.rejected += not known
+            score.labelled += known and label is not None
+            score.right += known and label is not None and label == learner.labels[best[0]]
         out.flush()
     if not begun:
         writer.writerow(head)

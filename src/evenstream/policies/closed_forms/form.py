@@ -52,6 +52,9 @@ class ClosedForm(Part):
 
     second_moments: ClassVar[bool] = True
     """Whether all of x·xᵀ is summed, or its diagonal only."""
+    weighs_classes: ClassVar[bool] = False
+    """Whether a class whose rows weigh more is answered more often; else all are taken for equally
+    frequent, whatever their rows weigh."""
     shares_covariance: ClassVar[bool] = True
     """Whether the second moments are used as a covariance that classes have in common."""
 
@@ -305,6 +308,11 @@ class ClosedForm(Part):
     def familiarity(self, features: Tensor) -> Tensor:
         """How much each row looks like those taken in; if it has something to say."""
         raise NotImplementedError
+
+    @property
+    def familiarity_scale(self) -> float:
+        """Scores before and after this number has changed cannot be compared."""
+        return 0.0
 
     def familiarity_for_step(self, features: Tensor) -> Tensor | None:
         """The same before rows are taken in; None where it would cost too much just now."""

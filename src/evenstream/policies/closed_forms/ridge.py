@@ -36,6 +36,8 @@ class ProjectedRidge(RandomFeatures):
 
     shares_covariance = False
 
+    weighs_classes = True
+
     REDUCED, INNER, TARGETS = "reduced", "inner", "targets"
 
     def __post_init__(self) -> None:
@@ -242,6 +244,11 @@ class ProjectedRidge(RandomFeatures):
         if not self.is_dear or not self.any_added:
             return None
         return self._sureness(*self._left_out(features, labels, weights))
+
+    @property
+    def familiarity_scale(self) -> float:
+        """The penalty, which the variance goes by."""
+        return float(self.tensors[self.SOLVED][2]) if self.SOLVED in self.tensors else 0.0
 
     def familiarity_for_step(self, features: Tensor) -> Tensor | None:
         """Before any rows are added, only where the solution for steps is not behind."""

@@ -200,6 +200,12 @@ class Contest(InferenceRule):
         return asked.form.log_probabilities(rows, asked.solution, n_classes)
 
     @property
+    def weighs_classes(self) -> bool:
+        """As whoever is asked does."""
+        form = self.forms.get(self.best())
+        return form is None or form.weighs_classes
+
+    @property
     def familiar_every(self) -> int:
         """At each step where it is known anyway."""
         return 1 if self._flat else super().familiar_every
@@ -209,6 +215,11 @@ class Contest(InferenceRule):
         if self._flat:
             return self.forms["ranpac"].familiarity(outputs.x.flatten(1))
         return super().familiarity(outputs, prepared)
+
+    @property
+    def familiarity_scale(self) -> float:
+        """That of `ranpac`."""
+        return self.forms["ranpac"].familiarity_scale if self._flat else 0.0
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
         """The same, as cheap as steps must be."""

@@ -51,6 +51,11 @@ class InferenceRule(Part):
         """What the rule needs once for a whole call of `predict` (class means, weights, ...)."""
         return None
 
+    @property
+    def weighs_classes(self) -> bool:
+        """Whether a class whose rows weigh more is answered more often."""
+        return True
+
     def prepare_for_step(self, context: InferenceContext) -> Any:
         """The same to measure the accuracy of a step; what is dear to make may be a little old."""
         return self.prepare(context)
@@ -80,6 +85,11 @@ class InferenceRule(Part):
         scores = self.scores(outputs, prepared).double()
         finite = torch.where(scores.isfinite(), scores, torch.nan)
         return (scores.max(1).values - finite.nanmean(1)).nan_to_num(nan=0.0)
+
+    @property
+    def familiarity_scale(self) -> float:
+        """Scores before and after this number has changed cannot be compared."""
+        return 0.0
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
         """The same before rows are learned; None where it would cost too much just now."""

@@ -28,6 +28,11 @@ class Solved(InferenceRule):
         """Nothing: the form has its own way where a solution is dear."""
         return None
 
+    @property
+    def weighs_classes(self) -> bool:
+        """As the form does."""
+        return self.form.weighs_classes
+
     familiar_every = 1
 
     def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
@@ -35,6 +40,11 @@ class Solved(InferenceRule):
         if self.form.tells_familiar:
             return self.form.familiarity(outputs.features)
         return super().familiarity(outputs, prepared)
+
+    @property
+    def familiarity_scale(self) -> float:
+        """That of the form."""
+        return self.form.familiarity_scale
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
         """The same, as cheap as steps must be."""
