@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import random
 
 import numpy as np
 import pandas as pd
@@ -189,3 +190,13 @@ def test_without_river_the_import_says_how_to_get_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "evenstream.river")
     with pytest.raises(ImportError, match=r"pip install 'evenstream\[river\]'"):
         importlib.import_module("evenstream.river")
+
+
+def test_a_row_that_looks_unknown_is_answered_with_none():
+    model = Classifier("slda", "identity", seed=0)
+    draw = random.Random(0)
+    for number in range(120):
+        model.learn_one({"a": draw.gauss(number % 2 * 5, 1), "b": draw.gauss(0, 1)}, number % 2)
+    assert model.predict_one({"a": 5.0, "b": 0.0}, reject=0.05) == 1
+    assert model.predict_one({"a": 90.0, "b": 90.0}, reject=0.05) is None
+    assert model.predict_one({"a": 90.0, "b": 90.0}) == 1

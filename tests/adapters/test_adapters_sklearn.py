@@ -235,3 +235,33 @@ def test_pipelines_searches_and_cross_validation():
     assert search.best_params_ == {"onlineclassifier__lr": 0.1}
     assert search.best_estimator_[-1].learner_.options.lr == 0.1
     assert cross_val_score(steps, X, NAMES, cv=3).mean() > 0.7
+
+
+# ---- closed forms, and what looks unknown --------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["slda", "class-means", "ranpac:width=60"])
+def test_class_weights_reach_closed_forms(method):
+    options = {"method": method, "model": "identity", "epochs": 1, "random_state": 0}
+    plain = OnlineClassifier(**options).fit(X, Y)
+    weighed = OnlineClassifier(class_weight={2: 1e4}, **options).fit(X, Y)
+    found, before = weighed.predict_proba(X), plain.predict_proba(X)
+    np.testing.assert_allclose(found.sum(1), 1)
+    assert (weighed.predict(X) == 2).sum() > (plain.predict(X) == 2).sum()
+    if method == "slda":
+        wanted = weighed.learner_.predict_proba(X.astype(np.float32)) * [1, 1, 1e4]
+        np.testing.assert_allclose(found, wanted / wanted.sum(1, keepdims=True), atol=1e-4)
+    balanced = OnlineClassifier(class_weight="balanced", **options).fit(X, Y)
+    np.testing.assert_allclose(balanced.predict_proba(X), before, atol=1e-3)
+
+
+def test_rows_that_look_unknown_are_answered_with_none():
+    classifier = OnlineClassifier("slda", "identity", epochs=1, random_state=0).fit(X, Y)
+    far = np.concatenate([X, X[:5] + 40])
+    found, scores = classifier.predict(far, reject=0.05), classifier.score_samples(far)
+    rejected = np.array([answer is None for answer in found])
+    assert rejected[-5:].all() and rejected[:-5].mean() < 0.2
+    np.testing.assert_array_equal(
+        scores < classifier.learner_.familiarity_threshold(0.05), rejected
+    )
+    np.testing.assert_array_equal(found[~rejected], classifier.predict(far)[~rejected])

@@ -11,7 +11,7 @@ from evenstream.errors import EvenstreamError, InputError
 from evenstream.learner import export
 from evenstream.networks import NETWORKS
 from evenstream.networks.convolution import Convolution
-from evenstream.policies.rules import RULES
+from evenstream.policies.rules import RULES, Contest
 from tests.helpers.exported import agrees, loaded, metadata
 from tests.helpers.small_streams import blobs, class_stream, feed, images, small
 
@@ -70,6 +70,19 @@ def test_every_network_on_real_images(network, suffix, tmp_path):
     x = np.kron(digits.x_test[:50], larger)
     assert learner.predict_proba(x).max(1).mean() < 0.9  # nothing is saturated
     agrees(learner, x, tmp_path / f"learner{suffix}")
+
+
+@pytest.mark.parametrize("suffix", [".pt2", pytest.param(".onnx", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("asked", ["network", "slda", "ranpac"])
+def test_the_default_learner_on_real_rows_whoever_is_asked(asked, suffix, tmp_path, monkeypatch):
+    digits = load_dataset("digits")
+    x = digits.x_train[:400].reshape(400, -1).astype(np.float32)
+    learner = Learner("er-las@contest:width=150", dtype="float32")
+    for first in range(0, 400, 50):
+        learner.learn(x[first : first + 50], digits.y_train[first : first + 50])
+    monkeypatch.setattr(Contest, "best", lambda rule: asked)
+    new = digits.x_test[:50].reshape(50, -1).astype(np.float32)
+    agrees(learner, new, tmp_path / f"learner{suffix}")
 
 
 @pytest.mark.parametrize("text", ["er-las", "slda"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from evenstream.composition import Composition
 from evenstream.core.labels import LabelMap, plain_labels
 from evenstream.errors import InputError, shown
 
-Costs = Mapping[Any, Any] | np.ndarray[Any, Any]
+Costs = Mapping[Any, Any] | Sequence[Sequence[float]] | np.ndarray[Any, Any]
 """What errors cost: {label: cost of missing it}, {label: {answer: cost}}, or a square array."""
 
 
