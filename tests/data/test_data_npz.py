@@ -25,6 +25,10 @@ def test_npz_with_its_own_split(tmp_path):
     assert (dataset.name, dataset.classes) == ("letters", ["a", "b", "c"])
     assert dataset.x_train.shape == (6, 1, 8, 8)
     assert dataset.y_test.tolist() == [0, 0]
+    np.savez(tmp_path / "short.npz", x=x, y=y, x_test=x[:2], y_test=y[:2])
+    short = load_dataset(tmp_path / "short.npz")
+    np.testing.assert_array_equal(short.x_train, dataset.x_train)
+    np.testing.assert_array_equal(short.x_test, dataset.x_test)
 
 
 def test_npz_without_a_split_is_split_repeatably(tmp_path):

@@ -18,6 +18,7 @@ from evenstream.data.dataset import Dataset
 from evenstream.errors import DataError, some_of
 
 _SPLIT_KEYS = ("x_train", "y_train", "x_test", "y_test")
+_BESIDE_KEYS = ("x", "y", "x_test", "y_test")
 _WHOLE_KEYS = ("x", "y")
 ROOM, _RATIO = 1 << 30, 100
 """Bytes that arrays may take, and how many for each byte of the file besides."""
@@ -32,16 +33,13 @@ _HOW_TO_SAVE = (
 def read_npz(path: Path, *, test_fraction: float | None = None, seed: int = 0) -> Dataset:
     """Read a data set from a `.npz` file.
 
-    The file holds `x_train`, `y_train`, `x_test` and `y_test`, or `x` and `y`, of which a
-    stratified `test_fraction` (0.2 if not given) is set aside for testing. Layouts and labels are
-    those of `from_arrays`; other arrays in the file are not read.
+    The file holds `x_train`, `y_train`, `x_test` and `y_test` (the first two may be called `x` and
+    `y`), or `x` and `y` alone, of which a stratified `test_fraction` (0.2 if not given) is set
+    aside for testing. Layouts and labels are those of `from_arrays`; other arrays in the file are
+    not read.
     """
-    arrays = read_arrays(path, (_SPLIT_KEYS, _WHOLE_KEYS))
-    if set(_SPLIT_KEYS) <= arrays.keys():
-        parts = [arrays[key] for key in _SPLIT_KEYS]
-    else:
-        parts = [arrays[key] for key in _WHOLE_KEYS]
-    return from_arrays(*parts, name=path.stem, test_fraction=test_fraction, seed=seed)
+    arrays = read_arrays(path, (_SPLIT_KEYS, _BESIDE_KEYS, _WHOLE_KEYS))
+    return from_arrays(*arrays.values(), name=path.stem, test_fraction=test_fraction, seed=seed)
 
 
 def read_arrays(path: Path, layouts: Iterable[Iterable[str]]) -> dict[str, NDArray[Any]]:

@@ -214,7 +214,7 @@ def _as_known(columns: Columns, reading: Reading) -> Columns:
 
 def _open_npz(path: Path, known: Known, reading: Reading) -> Source:
     to_learn = [("x_train", "y_train"), ("x", "y")]
-    to_predict = [("x", "y"), ("x",), ("x_test", "y_test")]
+    to_predict = [("x_test", "y_test"), ("x", "y"), ("x",)]
     arrays = read_arrays(path, to_learn if reading.label_needed else to_predict)
     (which, values), *labelled = arrays.items()
     x = as_inputs(str(path), which, values)

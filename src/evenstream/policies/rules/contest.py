@@ -28,6 +28,9 @@ SCALE_ROWS = 300
 """Rows that decide about the scale of the columns for `ranpac`."""
 FEW_COLUMNS = 64
 """Up to which half the random features will do."""
+STEPS_BACK = 64
+"""Steps whose replayed rows are looked back on. Longer, and what is known now about a class would
+count less than what was known when there were few classes to mistake it for."""
 
 
 class Asked(NamedTuple):
@@ -42,11 +45,13 @@ class Asked(NamedTuple):
 class Contest(InferenceRule):
     """On flat inputs `slda` and `ranpac` learn beside the network, and the best of them is asked.
 
-    Each predicts every arriving row before anyone learns from it. Who was right more often is
-    asked, counted class by class, so that a frequent class does not decide alone. The network's
-    share is no higher than on the rows that it replays, which shows what it has forgotten; closed
-    forms forget nothing, and win unless the network is better by more than `margin`. Where inputs
-    are images, the network is asked.
+    Each predicts every arriving row before anyone learns from it, and it is counted who was right,
+    class by class, so that a frequent class does not decide alone. The network's share is no higher
+    than on the rows that it replays, which shows what it has forgotten. It is asked if it is better
+    than every closed form by more than `margin`: they forget nothing. Of the closed forms the one
+    is asked that is better at the replayed rows, each left out of what it has learned: rows that
+    arrive are of classes that have just begun, rows that are replayed of all. Where inputs are
+    images, the network is asked.
     """
 
     follows = by_name(
@@ -61,7 +66,7 @@ class Contest(InferenceRule):
     margin: Share = 0.02
     """By how much the network must be better."""
     reach: Positive = 200
-    """Rows of each class that are looked back on; older ones fade."""
+    """Arriving rows of each class that are looked back on; older ones fade."""
     width: Positive = 2000
     """Random features of `ranpac`; half as many for up to 64 columns."""
 
@@ -101,7 +106,11 @@ class Contest(InferenceRule):
         logits = step.logits_of(step.incoming)
         guesses[NETWORK] = step.plain_outputs().logits if logits is None else logits
         for name, guess in guesses.items():
-            self._count(name, guess[:, : step.known].argmax(1)[fair] == y[fair], y[fair])
+            right = guess[:, : step.known].argmax(1)[fair] == y[fair]
+            self._count(name, right, y[fair], 1 - 1 / self.reach)
+        for name, counts in self.tensors.items():
+            if name.startswith(REPLAYED):
+                self.tensors[name] = counts * (1 - 1 / STEPS_BACK)
         for group in step.groups:
             if group.slots is not None and len(group):
                 self._count_replayed(step, group)
@@ -119,14 +128,15 @@ class Contest(InferenceRule):
             if guess is not None:
                 self._count(f"{REPLAYED} {name}", guess.argmax(1) == group.y, group.y)
 
-    def _count(self, name: str, right: Tensor, y: Tensor) -> None:
+    def _count(self, name: str, right: Tensor, y: Tensor, kept: float = 1.0) -> None:
+        """Add to the rows of each class and to those that were right; each row makes older fade."""
         new = torch.zeros(2, int(y.max()) + 1 if len(y) else 0, dtype=torch.float64)
         new[0].index_add_(0, y.cpu(), torch.ones(len(y), dtype=torch.float64))
         new[1].index_add_(0, y.cpu(), right.cpu().double())
         before = self.tensors.get(name, new[:, :0])
         size = max(before.shape[1], new.shape[1])
         before, new = (torch.nn.functional.pad(t, (0, size - t.shape[1])) for t in (before, new))
-        self.tensors[name] = before * (1 - 1 / self.reach) ** new[0] + new
+        self.tensors[name] = before * kept ** new[0] + new
 
     def shares(self) -> dict[str, float]:
         """How often each was right about rows before it learned from them: the mean over classes.
@@ -140,23 +150,15 @@ class Contest(InferenceRule):
         return found
 
     def best(self) -> str:
-        """Who is asked now.
-
-        Of the closed forms the one that is right more often about rows to come and about rows that
-        came, together; then the network, if it is better than that about rows to come.
-        """
+        """Who is asked now."""
         if not self._flat:
             return NETWORK
-        shares = self.shares()
-        replayed = [self.tensors.get(f"{REPLAYED} {name}") for name in self.forms]
-        merits = dict.fromkeys(self.forms, 0.0)
-        for name, counts in zip(self.forms, replayed, strict=True):
-            merits[name] += shares.get(name, 0.0)
-            if all(each is not None for each in replayed) and counts is not None:
-                merits[name] += _balanced(counts)
-        form = max(merits, key=lambda name: merits[name])
-        ahead = shares.get(NETWORK, 0.0) - shares.get(form, 0.0)
-        return NETWORK if ahead > self.margin else form
+        shares = dict.fromkeys(self.forms, 0.0) | self.shares()
+        if shares.get(NETWORK, 0.0) - max(shares[name] for name in self.forms) > self.margin:
+            return NETWORK
+        left_out = {name: self.tensors.get(f"{REPLAYED} {name}") for name in self.forms}
+        known = {name: _balanced(each) for name, each in left_out.items() if each is not None}
+        return max(self.forms, key=(known if len(known) == len(self.forms) else shares).__getitem__)
 
     # ---- predicting ---------------------------------------------------------------------------
 
