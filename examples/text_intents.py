@@ -48,10 +48,7 @@ def main() -> None:
         rows = list(csv.DictReader(file))
     texts, labels = [row["text"] for row in rows], [row["label"] for row in rows]
 
-    if args.save.exists():
-        learner = Learner.load(args.save)
-    else:
-        learner = Learner(model="wordllama", optimizer="adam", lr=0.01)
+    learner = Learner.load(args.save) if args.save.exists() else Learner(model="wordllama")
     rights: list[bool] = []
     new: dict[int, str] = {}
     for first in range(0, len(rows), args.batch):

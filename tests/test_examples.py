@@ -1,4 +1,4 @@
-"""The programs of the tutorials, on small data made here."""
+"""The programs in examples/, on small data made here."""
 
 import csv
 import re
@@ -107,3 +107,36 @@ def test_reproduce_table(run, tmp_path):
     out = run("reproduce_table.py", "mnist", runs, tmp_path / "out", "--picture", picture)
     assert "er-las, 500: 88.1 here, 91.7 in the paper" in out and out.count("here,") == 18
     assert is_drawn(picture)
+
+
+def test_embeddings(run, tmp_path):
+    draw = np.random.default_rng(0)
+    y = np.sort(draw.integers(0, 6, 200))  # class after class
+    x = draw.normal(size=(6, 24))[y] + 0.7 * draw.normal(size=(200, 24))
+    test = np.arange(200) % 4 == 0
+    names = np.array([f"intent {label}" for label in y])
+    arrays = {"x": x[~test], "y": names[~test], "x_test": x[test], "y_test": names[test]}
+    np.savez(tmp_path / "made.npz", **arrays)
+    out = run("embeddings.py", tmp_path / "made.npz")
+    assert float(re.search(r"test rows: ([\d.]+)% right", out)[1]) > 90, out
+
+
+def test_posts_by_date(run, tmp_path):
+    draw = np.random.default_rng(0)
+    about = {"autos": "engine wheel car brake road", "space": "orbit moon rocket star launch"}
+    for group, words in about.items():
+        (tmp_path / group).mkdir()
+        for number in range(30):
+            date = f"Date: {draw.integers(1, 29)} Apr 1993 12:00:00 GMT\n" if number else ""
+            body = " ".join(draw.choice(words.split(), 4))
+            text = f"Newsgroups: {group}\nSubject: question\n{date}\nI ask about {body}\n"
+            (tmp_path / group / str(number)).write_text(text)
+    out = run("posts_by_date.py", tmp_path)
+    days = re.findall(r"1993-04-(\d+) +(\d+) messages +([\d.]+)%", out)
+    assert days[-1][1] == "58" and float(days[-1][2]) > 85, out  # two have no date
+
+
+def test_table_beside_river(run):
+    out = run("table_beside_river.py", "Phishing", 200)
+    shares = re.findall(r"([\d.]+)% of all rows, +([\d.]+)% class by class", out)
+    assert len(shares) == 3 and float(shares[0][0]) > 75, out

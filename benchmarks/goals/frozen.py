@@ -20,7 +20,7 @@ def lines(patience: Patience) -> Iterator[Line]:
     """EfficientNet-Lite0, and slim-resnet18 beside the same network that replay goes through."""
     encoder = Frozen("efficientnet-lite0").encoder
     assert isinstance(encoder, nn.Module)
-    step = steps(Learner(model=Frozen(encoder), memory=200), (3, SIDE, SIDE))
+    step = steps(Learner("er-las", Frozen(encoder), memory=200), (3, SIDE, SIDE))
     bare = forward_and_head(encoder, (3, SIDE, SIDE), 1280)
     times = take_turns(step, bare, patience=patience.times(2), warm_up=2)
     yield Line(
@@ -30,11 +30,17 @@ def lines(patience: Patience) -> Iterator[Line]:
         at_most=1.15,
         note=f"batch {parts.BATCH}, {SIDE}x{SIDE} pixels",
     )
+    step = steps(Learner(model=Frozen(encoder), memory=1000), (3, SIDE, SIDE))
+    yield Line(
+        9,
+        "auto step, closed forms and all / the same forward and head, efficientnet-lite0",
+        Ratio.of(*take_turns(step, bare, patience=patience, warm_up=2)),
+    )
     shape = parts.SHAPES["slim-resnet18"]
     network = networks.build("slim-resnet18", shape)
-    step = steps(Learner(model=Frozen(network), memory=200), shape)
+    step = steps(Learner("er-las", Frozen(network), memory=200), shape)
     bare = forward_and_head(copy.deepcopy(network).eval(), shape, 160)
-    through = steps(Learner(model=network.requires_grad_(False), memory=200), shape)
+    through = steps(Learner("er-las", network.requires_grad_(False), memory=200), shape)
     times = take_turns(step, bare, through, patience=patience.times(2), warm_up=2)
     name = "er-las step / forward + training of the head, slim-resnet18"
     yield Line(9, name, Ratio.of(*times[:2]), at_most=1.15)

@@ -33,15 +33,18 @@ class Discriminant(FromFirstRows):
 
     def solve(self, sums: Sums, strength: float | None = None) -> Solution:
         """Log-likelihoods of the classes, without what they share."""
-        return discriminant(sums, self.shrinkage, self.target, self.priors)
+        whiten = not self.is_dear
+        return discriminant(sums, self.shrinkage, self.target, self.priors, whiten=whiten)
 
     def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
         """Without the row's part in the mean of its class and in the covariance (a downdate).
 
         Its parts in the number of rows and in the scale of columns are left in.
         """
+        if self.is_dear or self.priors == "counted":
+            return None
         solution, sums = self.solution(), self.all_sums()
-        if solution.whiten is None or self.priors == "counted":
+        if solution.whiten is None:
             return None
         means = sums.means @ solution.whiten
         apart = self.columns(features) @ solution.whiten - means[labels]
@@ -87,7 +90,12 @@ class Discriminant(FromFirstRows):
 
 
 def discriminant(
-    sums: Sums, shrinkage: float, target: Target = "diagonal", priors: Priors = "uniform"
+    sums: Sums,
+    shrinkage: float,
+    target: Target = "diagonal",
+    priors: Priors = "uniform",
+    *,
+    whiten: bool = False,
 ) -> Solution:
     """The solution of linear discriminant analysis; a shrinkage of 0 is chosen."""
     covariance = sums.within()
@@ -104,7 +112,8 @@ def discriminant(
     correlation.diagonal().add_(share)
     means = (sums.means / scale).T
     found = likelihoods(means, solved(correlation, means), scale, sums.counts, share)
-    found = found._replace(whiten=whitening(correlation, scale))
+    if whiten:
+        found = found._replace(whiten=whitening(correlation, scale))
     if priors == "counted":
         return found._replace(
             bias=found.bias + torch.where(sums.counts > 0, sums.counts, 1.0).log()

@@ -120,13 +120,15 @@ class Contest(InferenceRule):
 
         The network cannot, so that this flatters it.
         """
-        guesses = {NETWORK: step.logits_of(group)}
         rows = group.plain().flatten(1)
+        guess = step.logits_of(group)
+        if guess is not None:
+            self._count(f"{REPLAYED} {NETWORK}", guess.argmax(1) == group.y, group.y)
         for name, form in self.forms.items():
-            guesses[name] = form.guess_left_out(rows, group.y, step.n_classes)
-        for name, guess in guesses.items():
-            if guess is not None:
-                self._count(f"{REPLAYED} {name}", guess.argmax(1) == group.y, group.y)
+            guess = form.guess_left_out(rows, group.y, step.n_classes)
+            if guess is None:  # too dear: nobody can be compared by it
+                break
+            self._count(f"{REPLAYED} {name}", guess.argmax(1) == group.y, group.y)
 
     def _count(self, name: str, right: Tensor, y: Tensor, kept: float = 1.0) -> None:
         """Add to the rows of each class and to those that were right; each row makes older fade."""
