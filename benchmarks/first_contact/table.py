@@ -1,6 +1,6 @@
 """What the exam has written, as tables for docs/appendix/results.md.
 
-    python -m benchmarks.first_contact.table FILE.jsonl ...
+python -m benchmarks.first_contact.table FILE.jsonl ...
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def tables(files: list[Path]) -> str:
             [stream, *(_cell([*found[measure, stream, who].values()]) for who in people)]
             for stream in streams
         ]
-        parts.append("\n".join(map(_line, [[measure, *people], ["---"] * (1 + len(people)), *rows])))
+        parts.append(
+            "\n".join(map(_line, [[measure, *people], ["---"] * (1 + len(people)), *rows]))
+        )
     return "\n\n".join(parts)
 
 
