@@ -9,7 +9,7 @@ predicts ten rows, then learns them; River's models get scaled inputs. Needs
 
 from __future__ import annotations
 
-import sys
+import argparse
 from itertools import islice
 
 import numpy as np
@@ -20,7 +20,7 @@ from evenstream import Learner
 BATCH = 10
 
 
-def main(name: str = "ImageSegments", rows: int = 10**6) -> None:
+def main(name: str, rows: int) -> None:
     """How often each was right before it learned a row: of all rows, and the mean over classes."""
     stream = list(islice(getattr(datasets, name)(), rows))
     learner = Learner()
@@ -51,4 +51,8 @@ def main(name: str = "ImageSegments", rows: int = 10**6) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2], *map(int, sys.argv[2:3]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="?", default="ImageSegments")
+    parser.add_argument("rows", nargs="?", type=int, default=10**6)
+    asked = parser.parse_args()
+    main(asked.name, asked.rows)
