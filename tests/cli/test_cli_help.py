@@ -25,7 +25,7 @@ COMMANDS = {
     "paper": ["list", "run"],
     "paper list": ["WORD", "--stream", "--method", "--scale", "--measure", "--out", "--runs"],
     "paper run": ["NAME", *SWEEP],
-    "learn": ["DIR", "--from", "--start", "--label", "--method", "--again"],
+    "learn": ["DIR", "--from", "--start", "--label", "--ids", "--method", "--again"],
     "predict": ["DIR", "FILE", "--out", "--top"],
     "correct": ["relabel", "forget", "rename", "merge", "remove-class"],
     "correct relabel": ["DIR", "LABEL", "--ids", "--ids-file"],

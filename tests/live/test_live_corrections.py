@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenstream import Learner, follow
@@ -209,3 +210,40 @@ def test_numbers_are_labels_if_all_others_are(tmp_path):
     learner.save(tmp_path)
     assert main(["correct", "rename", str(tmp_path), "2", "7"]) == 0
     assert Learner.load(tmp_path).labels == [1, 7]
+
+
+ROWS = [(0.1, 2.0, "ok", 17), (0.2, 1.0, "bad", 18), (0.3, 2.5, "ok", 17), (0.9, 0.5, "bad", 19)]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_column_of_ids(tmp_path, capsys, form):
+    frame = pd.DataFrame(ROWS * 5, columns=["size", "weight", "label", "customer"])
+    table = tmp_path / f"rows.{form}"
+    if form == "csv":
+        frame.to_csv(table, index=False)
+    elif form == "jsonl":
+        frame.to_json(table, orient="records", lines=True)
+    else:
+        frame.to_parquet(table)
+    plant = str(tmp_path / "plant")
+    words = ["learn", plant, "--from", str(table), "--method", "er-las", "--batch", "5"]
+    assert main([*words, "--ids", "customer"]) == 0
+    learner = Learner.load(plant)
+    assert learner.input_kind.shape == (2,)
+    assert main(["correct", "forget", plant, "--ids", "17", "--saves"]) == 0
+    assert "10 samples" in capsys.readouterr().out
+    assert len(Learner.load(plant).memory) == 10
+    assert main(["predict", plant, str(table)]) == 0
+
+
+def test_ids_that_cannot_be_had(tmp_path, capsys):
+    plant = str(tmp_path / "plant")
+    (tmp_path / "rows.csv").write_text("a,b,label,id\n1,2,x,7\n2,1,y,\n")
+    words = ["learn", plant, "--from", str(tmp_path / "rows.csv"), "--ids"]
+    assert main([*words, "nothing"]) == 2
+    assert "no column 'nothing'" in capsys.readouterr().err
+    assert main([*words, "id"]) == 2
+    assert "line 3: the id is missing (column id)" in capsys.readouterr().err
+    np.savez(tmp_path / "rows.npz", x=np.zeros((4, 2)), y=np.arange(4))
+    assert main(["learn", plant, "--from", str(tmp_path / "rows.npz"), "--ids", "id"]) == 2
+    assert "ids are a column of a table" in capsys.readouterr().err

@@ -249,7 +249,7 @@ def test_a_saved_learner_can_be_followed_with(tmp_path):
     assert Learner.load(tmp_path / "out").fingerprint() == expected
 
 
-@pytest.mark.parametrize("item", [3, "ab", ([[1.0]],), ([[1.0]], ["x"], 1)])
+@pytest.mark.parametrize("item", [3, "ab", ([[1.0]],), ([[1.0]], ["x"], [1], 1)])
 def test_a_stream_must_give_pairs(tmp_path, item):
     with pytest.raises(InputError, match="must give pairs of inputs and labels"):
         follow(fresh(), [item], tmp_path / "out", refused="skip")
@@ -482,7 +482,7 @@ def test_what_was_learned_is_saved_however_a_stream_ends(tmp_path, monkeypatch, 
     follow(fresh(), stream(), tmp_path / "whole")
     with monkeypatch.context() as patch:
         if full:
-            patch.setattr(following, "write_checkpoint", lambda *args: cannot_save())
+            patch.setattr(following, "write_checkpoint", lambda *_, **__: cannot_save())
         stopped = Interrupted if isinstance(end, KeyboardInterrupt) else type(end)
         with pytest.raises(CheckpointError if full else stopped):
             follow(fresh(), Counting(stream()[:7], end), tmp_path / "out")

@@ -42,6 +42,7 @@ Column = Annotated[
         metavar="NAME", help_behavior_hint="(default: the one called label, class, target or y)"
     ),
 ]
+IdColumn = Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
 Columns = Annotated[
     tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")
 ]
@@ -130,6 +131,7 @@ def learn(
     new: Annotated[NewLearner, tyro.conf.OmitArgPrefixes] = NewLearner(),  # noqa: B008
     start: OldFolder = None,
     label: Column = None,
+    ids: IdColumn = None,
     ignore: Columns = (),
     categorical: Columns = (),
     text: Columns = (),
@@ -159,6 +161,8 @@ def learn(
         new: Options of a new learner.
         start: Start a new DIR from a copy of the learner in this folder, which may be a run's.
         label: Column that holds the label.
+        ids: Column of a table that holds the id of each row, or of whom it is from, for
+            `evenstream correct`.
         ignore: Columns to leave out.
         categorical: Columns to treat as categories, whatever they look like; for a new learner.
         text: Columns to treat as free text; for a new learner.
@@ -194,7 +198,13 @@ def learn(
         streams = tally.streams if saved == directory else {}
     wishes = Wishes(categorical, text, date)
     reading = Reading(
-        label=label, ignore=ignore, wishes=wishes, size=size, bad=corrupt, patience=patience
+        label=label,
+        ignore=ignore,
+        ids=ids,
+        wishes=wishes,
+        size=size,
+        bad=corrupt,
+        patience=patience,
     )
     with contextlib.closing(open_source(source, known, reading)) as data:
         if learner is None:

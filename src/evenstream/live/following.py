@@ -243,7 +243,8 @@ class _Following:
         before, self.phase = self.phase, _Phase.BUSY
         try:
             values = plain_labels(labels)
-            result = self.learner.learn(x, values, ids=ids)
+            own = {} if ids is None else {"ids": ids}  # a learner's own `learn` may know none
+            result = self.learner.learn(x, values, **own)
         except EvenstreamError as error:
             if refused == "stop":
                 self.phase = before  # a refused batch leaves no trace

@@ -79,6 +79,8 @@ class Reading:
 
     label: str | None = None
     ignore: tuple[str, ...] = ()
+    ids: str | None = None
+    """The column of a table that holds the id of each row."""
     wishes: Wishes = field(default_factory=Wishes)
     """Kinds of columns that are given, for a learner that has not seen any."""
     label_needed: bool = True
@@ -97,6 +99,10 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
     What opens an address, SCHEME://..., is registered by a plugin.
     """
     path = with_home(where)
+    if reading.ids is not None:
+        if where != "-" and path.suffix.lower() not in TABLE_SUFFIXES:
+            raise InputError(f"ids are a column of a table, which {where} is not")
+        reading = replace(reading, ignore=(*reading.ignore, reading.ids))
     if where == "-":
         return _open_pipe(known, reading)
     suffix = path.suffix.lower()
@@ -152,10 +158,13 @@ def _open_table(
 ) -> Source:
     reader.skip_bad, reader.keep_bad = reading.bad != "stop", reading.bad == "null"
     reader.label_needed, reader.as_label = reading.label_needed, known.as_label
+    reader.ids = reading.ids
     reader.may_grow = reading.label_needed and name != PIPE  # to be gone on with later
     try:
         columns = _columns(reader, first_rows, known, reading)
         reader.check(columns)
+        if reading.ids is not None and reading.ids not in reader.names:
+            raise DataError(f"{reader.source} has no column {reading.ids!r} to take ids from")
         if reading.label_needed and columns.label not in reader.names:
             raise DataError(f"{reader.source} has no column {columns.label!r} to learn from")
     except BaseException:

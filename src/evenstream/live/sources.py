@@ -28,7 +28,9 @@ from evenstream.registry import Registry, check_function
 from evenstream.streams.stream import stream_generator
 from evenstream.tabular import TableRows
 
-Batch = tuple[Any, list[Any]]
+Batch = tuple[Any, list[Any]] | tuple[Any, list[Any], list[Any]]
+Given = tuple[Any, Any] | tuple[Any, Any, Any] | None
+"""A batch, with ids or without, or nothing yet."""
 Open = Callable[[str], Iterable[tuple[Any, Any] | None]]
 OpenT = TypeVar("OpenT", bound=Open)
 
@@ -124,7 +126,7 @@ class Source:
         """Draw the order, if the data has none of its own."""
 
     @property
-    def stream(self) -> Iterable[tuple[Any, Any] | None]:
+    def stream(self) -> Iterable[Given]:
         """What `follow` is given."""
         return self
 
@@ -171,7 +173,10 @@ class TableSource(Source):
                 return [], []
         x, labels = self.reader.stack(good, self.columns)
         encoder = self.columns.encoder
-        return (x if encoder is None else TableRows(x, encoder)), labels
+        inputs = x if encoder is None else TableRows(x, encoder)
+        if self.reader.ids is None:
+            return inputs, labels
+        return inputs, [each.label for each in labels], [each.id for each in labels]
 
     @property
     def skipped(self) -> int:
@@ -265,7 +270,7 @@ class AddressSource(Source):
         self._stream = info.open(address)
 
     @property
-    def stream(self) -> Iterable[tuple[Any, Any] | None]:
+    def stream(self) -> Iterable[Given]:
         """As it was given."""
         return self._stream
 

@@ -52,6 +52,7 @@ class CsvReader(LineReader):
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on."""
         places, label_place = columns.places(self.source, self.names)
+        id_place = None if self.ids is None else self.names.index(self.ids)
         read_row = columns.how.read_row
         while (line := self._pull()) is not None:
             try:
@@ -60,6 +61,7 @@ class CsvReader(LineReader):
                     continue
                 values = read_row([cells[place] for place in places])
                 label = None if label_place is None else self.label(cells[label_place].strip())
+                label = self.identified(label, None if id_place is None else cells[id_place])
             except ValueError as error:
                 self.refuse(f"line {self.line}", str(error))
                 if self.keep_bad:

@@ -52,6 +52,7 @@ class JsonLinesReader(LineReader):
                     raise ValueError(f"none of the columns {some_of(columns.features)}")
                 values = read_row([record.get(name) for name in features])
                 label = None if columns.label is None else self._label(record.get(columns.label))
+                label = self.identified(label, record.get(self.ids or ""))
             except ValueError as error:
                 self.refuse(f"line {self.line}", str(error))
                 if self.keep_bad:

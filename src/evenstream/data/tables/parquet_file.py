@@ -92,12 +92,16 @@ class ParquetFile(TableReader):
         labels = [None] * len(chunk)
         if label_place is not None:
             labels = chunk.column(label_place).to_pylist()
-        for values, label in zip(_encoded(chunk, columns), labels, strict=True):
+        ids = [None] * len(chunk)
+        if self.ids is not None:
+            ids = chunk.column(self.names.index(self.ids)).to_pylist()
+        for values, label, own in zip(_encoded(chunk, columns), labels, ids, strict=True):
             self.row += 1
             try:
                 if isinstance(values, ValueError):
                     raise values
                 taken = None if label_place is None else self.label(label)
+                taken = self.identified(taken, own)
             except ValueError as error:
                 self.refuse(f"row {self.row}", str(error))
                 if self.keep_bad:

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from evenstream.data.tables.columns import Columns
 from evenstream.errors import DataError
 from evenstream.tabular.inference import Cells
 
-Row = tuple[Sequence[Any] | NDArray[np.float32] | None, Label | None]
+Row = tuple[Sequence[Any] | NDArray[np.float32] | None, Any]
 """What the cells of one row's features say, and its label if the table has any.
 
 None in place of a row that cannot be used, if such rows are asked for.
@@ -27,6 +27,13 @@ Batch = tuple[NDArray[np.float32], list[Any]]
 
 _LONGEST_LABEL = 256
 """Characters; NumPy gives each label of a table the room of the longest one."""
+
+
+class Identified(NamedTuple):
+    """A label with the id of its row, where ids are asked for."""
+
+    label: Label | None
+    id: str
 
 
 class TableReader:
@@ -44,10 +51,13 @@ class TableReader:
         may_grow: whether more may be written to the file: a last line of CSV without its newline
             is then left where it is, because it may be half a row.
         unfinished: whether there was such a line.
+        ids: the column that holds the id of each row, which then comes with its label
+            (`Identified`); None if nobody asks.
     """
 
     may_grow = False
     unfinished = False
+    ids: str | None = None
 
     def __init__(self, source: str, names: Sequence[str]) -> None:
         self.source, self.names = source, [name.strip() for name in names]
@@ -110,6 +120,15 @@ class TableReader:
             if self.label_needed:
                 raise
             return None  # such as ? for one that is not known
+
+    def identified(self, label: Label | None, cell: Any) -> Any:
+        """A label, with the id of its row if that is asked for; `ValueError` if it is missing."""
+        if self.ids is None:
+            return label
+        text = "" if cell is None else str(cell).strip()
+        if not text:
+            raise ValueError(f"the id is missing (column {self.ids})")
+        return Identified(label, text)
 
 
 def in_groups(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
