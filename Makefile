@@ -30,6 +30,7 @@ lint: $(READY)  ## ruff, mypy, and the layers of pyproject.toml
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests
 	$(BIN)/lint-imports
 
 docs: $(READY)  ## the documentation site, into site/; fails on a broken link

@@ -134,15 +134,24 @@ def test_a_page_wider_than_the_screen_is_found(tmp_path):
     (tmp_path / "wide").mkdir()
     (tmp_path / "index.html").write_text("<!DOCTYPE html><p>narrow")
     (tmp_path / "wide" / "index.html").write_text('<!DOCTYPE html><p style="width:500px">wide')
-    assert page_names(tmp_path, []) == ["", "wide/"] and page_names(tmp_path, ["/"]) == [""]
+    assert page_names(tmp_path) == ["", "wide/"] and page_names(tmp_path, ["/"]) == [""]
     with served(tmp_path) as address, browser() as chrome:
         found = []
-        for page in page_names(tmp_path, []):
+        for page in page_names(tmp_path):
             open_page(chrome, f"{address}/{page}", 390, "dark")
             found += check_page(chrome, page, "390 dark", AXE_THAT_FINDS_NOTHING)
     assert [(finding.page, finding.rule, finding.serious) for finding in found] == [
         ("wide/", "width", True)
     ]
+
+
+def test_a_quick_inspection_leaves_out_pages_that_are_alike(tmp_path):
+    names = ["start", "methods", "methods/er", "methods/mir", "reference/api/rules"]
+    for name in names:
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "index.html").touch()
+    assert len(page_names(tmp_path)) == 5
+    assert page_names(tmp_path, quick=True) == ["methods/", "methods/er/", "start/"]
 
 
 def test_broken_links_are_found(tmp_path):
