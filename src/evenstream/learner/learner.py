@@ -104,26 +104,25 @@ class Learner(Engine):
     >>> len(learner.predict(np.random.rand(3, 4)))
     3
 
-    Any thread may call its methods at any time. Steps are made one after the other, and predictions
-    wait for none: they answer as after the last step that is complete.
-    Ctrl-C, or any signal whose handler raises, leaves a step made or not made, never half made;
-    `step` says which.
+    Any thread may call its methods at any time. Steps take turns, and predictions never wait for
+    one: they answer as of the last complete step. After Ctrl-C, or any signal whose handler raises,
+    a step was made or it was not, never half; `step` says which.
 
     Args:
-        method: a method such as `methods.MIR(subsample=64)`, or text that names one with all that
-            follows: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
+        method: a method such as `methods.MIR(subsample=64)`, or text that names one with its
+            options: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
             (`evenstream methods` lists methods and inference rules).
-            On its own, "auto" is `er-las`, and on flat inputs closed forms beside it.
-        model: "auto" chooses network, optimiser, learning rate and batches, as far as they are not
-            given, when the first batch shows what inputs are like (`print` says what and why). Or
+            "auto" is `er-las`, with closed forms beside it on flat inputs.
+        model: "auto" looks at the first batch and chooses network, optimiser, learning rate and
+            batch sizes, unless you give them (`print` says what it chose, and why). Or
             a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`), or any
             module that turns a batch of inputs into features; the classifier on top is added and
             grows by itself. Steps put all of it into training mode, predictions into eval mode.
-            Or `Frozen(...)`, a pretrained network that stays as it is, with what is trained on its
-            outputs; the name of a pretrained encoder (efficientnet-lite0, wordllama; see
-            `evenstream.encoders`) means that, too.
-        criterion: what the method's cross-entropy term is computed with; `LogitAdjustedSoftmax()`
-            is what `-las` behind a method's name means.
+            Or `Frozen(...)`, a pretrained network that is not trained, followed by what is trained
+            on its outputs; the name of a pretrained encoder (efficientnet-lite0, wordllama; see
+            `evenstream.encoders`) means the same.
+        criterion: the loss used for the method's cross-entropy term; `LogitAdjustedSoftmax()` is
+            what `-las` after a method's name means.
         head: the head on the features (`evenstream.heads`), if not the method's own.
         predict: an inference rule (`evenstream.rules`) or its name, if not the method's own.
         retrieval: which stored rows are replayed (`evenstream.retrieval`).
@@ -133,28 +132,28 @@ class Learner(Engine):
         batch: nominal size of an incoming batch (methods that size their replay by it use it;
             `learn` takes any size).
         replay_batch: stored samples replayed in each step.
-        steps: updates for each batch; the memory is offered its rows once, after the last.
-        step_rows: with several steps, "micro" cuts the batch and its replay into as many parts,
-            "repeat" trains on the whole batch each time, with a new view and new replay.
+        steps: updates for each batch; its rows are offered to the memory once, after the last.
+        step_rows: with several steps, "micro" splits the batch and its replay into that many parts,
+            and "repeat" trains on the whole batch each time, with a new view and new replay.
         optimizer: sgd, adam, adamw, or a function that makes one (or a pair of one and a torch
-            scheduler, which is told of each step) from parameters in groups: `backbone`, `head`,
-            and `method`, for which it is called again if the method has modules of its own.
+            scheduler, which is stepped with each update) from groups of parameters: `backbone`,
+            `head`, and `method`, for which it is called again if the method has modules of its own.
             `lr`, `momentum` and `weight_decay` are for optimisers by name.
-        momentum: of sgd.
-        weight_decay: of any optimiser.
-        seed: everything random derives from it.
+        momentum: momentum of SGD.
+        weight_decay: weight decay, with any optimiser.
+        seed: seed of everything random.
         device: where the network and the memory live.
         dtype: "float32", "bfloat16" (autocast) or "auto": bfloat16 on CPUs with AMX.
         augment: "none", or parts joined by "+": crop, flip, resized-crop, jitter, gray,
             randaugment (see `evenstream.augment.PARTS`). Or a function of a batch of float images
             in 0..1, before `mean` and `std`; what it draws from PyTorch's generator is the
             learner's own.
-        mean: per channel, subtracted after scaling uint8 to 0..1.
-        std: per channel, divided by.
-        accumulate: gather rows until there are this many, then make one step with them (`flush`
+        mean: subtracted from each channel after scaling uint8 to 0..1.
+        std: each channel is divided by this.
+        accumulate: collect rows until there are this many, then make one step with them (`flush`
             and `end_task` make it with fewer, `discard` drops them).
-        scope: "seen" has the classes seen so far in the softmax, "all" every row of the head.
-        head_size: rows of the head made in advance (it grows beyond if need be).
+        scope: classes in the softmax: "seen" so far, or "all" rows of the head.
+        head_size: how many classes the head has room for from the start (it grows if needed).
         weights: a file that a named network starts from (.safetensors, .pth or .pt, with
             torchvision's names); it is read with the first batch, and the head is new.
     """
@@ -348,9 +347,9 @@ class Learner(Engine):
 
     @property
     def table(self) -> TableEncoder | None:
-        """How the columns of tables become inputs; None as long as there was no table.
+        """How the columns of tables become inputs; None until the first table.
 
-        It is told by the first frame that is learned, or set before that:
+        It is inferred from the first frame that is learned, unless you set it before:
         `learner.table = TableEncoder.infer(frame, categorical=["zip"])`.
         """
         return self.known_table.encoder
@@ -377,17 +376,17 @@ class Learner(Engine):
 
         The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
         finite, raises an `EvenstreamError` and leaves the learner exactly as it was. `store=False`
-        keeps the batch out of the memory, say because it was learned from before.
+        keeps the batch out of the memory, for example because it was learned before.
 
-        `weights` say what each row counts in the mean of the loss, now and when it is replayed (1
-        if not given). They are costs: Logit Adjusted Softmax still counts rows, so weights by class
-        move its decisions.
+        `weights` weight each row in the mean of the loss, now and when it is replayed (1 by
+        default). They act as costs: Logit Adjusted Softmax still counts rows, so weights by class
+        shift its decisions.
 
         `ids` (text or whole numbers, one for each row) are kept with stored rows, as digests, so
         that `relabel` and `forget` find them. Several rows may have the same one.
 
-        Rows that `accumulate` had gathered before a refused batch stay gathered. If one of them is
-        the reason, every later step is refused as well, until `discard` drops them.
+        Rows that `accumulate` had collected before a refused batch stay collected. If one of them
+        is the cause, every later step is refused as well, until `discard` drops them.
         """
         batch, values, encoder = self._check_batch(x, labels)
         row_digests = row_ids(ids, len(values))
@@ -496,7 +495,7 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def flush(self) -> StepResult | None:
-        """Make a step with the rows that `accumulate` has gathered so far, if there are any."""
+        """Make a step with the rows that `accumulate` has collected so far, if there are any."""
         if not self.progress.pending:
             return None
         rows = self._gathered()
@@ -507,7 +506,7 @@ class Learner(Engine):
 
     @one_at_a_time
     def discard(self) -> int:
-        """Drop the rows that `accumulate` has gathered so far; returns how many they were."""
+        """Drop the rows that `accumulate` has collected so far; returns how many there were."""
         dropped = self._gathered()
         self.progress.pending = []
         return dropped
@@ -520,13 +519,14 @@ class Learner(Engine):
         costs: Costs | None = None,
         reject: float | None = None,
     ) -> Array[Any]:
-        """The most likely label of each row; None as long as nothing has been learned.
+        """The most likely label of each row; None until something has been learned.
 
         An array of text, integers or booleans if all labels seen so far are of that kind, else of
         Python objects.
 
-        `priors` are known class frequencies at deployment: the answer is then the Bayes decision
-        for them. Only for methods whose logits are free of the stream's priors (`-las`, tau=1).
+        `priors` are known class frequencies at deployment, and the answer is then the Bayes
+        decision for them. This needs a method whose logits are free of the stream's frequencies
+        (`-las`, tau=1).
 
         `costs` say what errors cost, and the answer is the label of least expected cost:
         `{label: cost}` is what it costs to miss a label, `{label: {answer: cost}}` to give a
@@ -605,7 +605,7 @@ class Learner(Engine):
         label_counts: Mapping[Any, int] | None = None,
         data: tuple[Any, Any] | None = None,
     ) -> list[int]:
-        """Say that a task begins, for methods that use boundaries.
+        """Announce the start of a task, for methods that use boundaries.
 
         `label_counts` (how often each label will occur) is an oracle that only ablations need.
         `data` is all of the task's inputs and labels, for methods that look at them more than
@@ -624,13 +624,13 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def reset_optimizer(self) -> None:
-        """Go on with a new optimiser for the network: momentum and moments are forgotten."""
+        """Continue with a new optimiser for the network, without the old momentum or moments."""
         if self.built:
             self.renew_optimizer()
 
     @one_step_at_a_time
     def start_epoch(self) -> None:
-        """Say that one more pass over the task's data begins; `start_task` begins the first."""
+        """Announce another pass over the task's data; `start_task` announces the first."""
         if not self.in_task:
             raise InputError("start_epoch was called outside a task; call start_task first")
         with all_or_nothing(self):
@@ -638,10 +638,10 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def end_task(self, data: tuple[Any, Any] | None = None) -> None:
-        """Say that the current task is over; `data` as in `start_task`.
+        """Announce the end of the current task; `data` as in `start_task`.
 
-        Rows that `accumulate` has gathered are of this task, so a step is made with them first. If
-        anything fails, that step is undone, too.
+        Rows that `accumulate` has collected belong to this task, so a step is made with them first.
+        If anything fails, that step is undone as well.
         """
         if not self.in_task:
             raise InputError("end_task was called outside a task; call start_task first")
@@ -764,7 +764,7 @@ class Learner(Engine):
 
     @one_at_a_time
     def save(self, path: str | Path) -> Path:
-        """Write the whole learner into the folder `path`; keeps the save before it, too."""
+        """Save the whole learner in the folder `path`, and keep the previous save as well."""
         return self._write(given_path("path", path))
 
     def _write(self, folder: Path, *, alone: bool = False) -> Path:
@@ -801,7 +801,7 @@ class Learner(Engine):
         return folder
 
     def export(self, path: str | Path) -> Path:
-        """Write all of prediction, from raw inputs to probabilities, as a file for other programs.
+        """Export everything that prediction needs, from raw inputs to probabilities, to one file.
 
         `.onnx` is for any ONNX runtime (it needs `evenstream[onnx]`), `.pt2` for
         `torch.export.load`. The labels are in its metadata. Steps wait until the file is made.
@@ -820,9 +820,9 @@ class Learner(Engine):
         device: str | None = None,
         **parts: Unpack[OwnParts],
     ) -> Learner:
-        """Read a learner back; it goes on exactly where it was saved.
+        """Load a learner, which continues exactly where it was saved.
 
-        Named networks are rebuilt. What cannot be written down must be given again: a module of
+        Named networks are rebuilt. What has no text form must be passed again: a module of
         your own, or `Frozen(...)` with one, as `model`, a method that is not registered as
         `method`, a criterion, head, rule (`predict`), retrieval or storing policy of your own by
         its name.
@@ -859,9 +859,9 @@ class Learner(Engine):
 
     @one_at_a_time
     def state(self) -> dict[str, Any]:
-        """Everything, as a tree of tensors and plain values: what a checkpoint holds.
+        """The whole state as a tree of tensors and plain values: what a checkpoint holds.
 
-        The tensors are the learner's own, which the next step changes: copy what is to be kept.
+        The tensors are the learner's own and change with the next step, so copy what you keep.
         """
         return learner_state(self)
 
@@ -905,7 +905,7 @@ class Learner(Engine):
 
     @one_at_a_time
     def fingerprint(self) -> str:
-        """A SHA-256 of all state: equal exactly if two learners will behave the same."""
+        """A SHA-256 of the whole state: equal exactly if two learners will behave the same."""
         return learner_fingerprint(self.state())
 
     @one_at_a_time
@@ -990,7 +990,7 @@ class Learner(Engine):
     # ---- prediction --------------------------------------------------------------------------
 
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores of the seen classes, a tensor on the CPU to go on with."""
+        """The inference rule's scores of the classes seen so far, as a tensor on the CPU."""
         with self._asked() as asked:
             return asked.scores(x, priors)
 
