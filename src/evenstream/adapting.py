@@ -55,7 +55,7 @@ def written(values: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def bring_back(adapter: object, name: str) -> None:
-    """Make a learner of the bytes that `written` made, with what only the adapter knows of it."""
+    """Rebuild a learner from the bytes of `written`, with what only the adapter knows about it."""
     data = vars(adapter).get(name)
     if not isinstance(data, bytes):
         return

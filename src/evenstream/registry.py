@@ -111,7 +111,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def check_class(kind: str, thing: Any, base: type) -> None:
-    """Refuse to register what is no class made from `base`."""
+    """Refuse to register anything but a subclass of `base`."""
     if not (isinstance(thing, type) and issubclass(thing, base)):
         raise InputError(f"a {kind} must be a class made from {base.__name__}, got {shown(thing)}")
 
@@ -123,7 +123,7 @@ def check_function(kind: str, thing: Any) -> None:
 
 
 def check_texts(**values: Any) -> None:
-    """Refuse words about a thing that are no text; None is for whoever has none to give."""
+    """Refuse descriptions that are not text; None means that there is none."""
     for name, value in values.items():
         if not isinstance(value, str | None):
             raise InputError(f"{name} must be text, got {shown(value)}")

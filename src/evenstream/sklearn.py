@@ -243,12 +243,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- inputs --------------------------------------------------------------------------------
 
     def _rows(self, X: Any) -> Array:
-        """Inputs as scikit-learn wants them checked."""
+        """Inputs, checked as scikit-learn requires."""
         checked: Array = validate_data(self, X, reset=False, allow_nd=True, dtype=dtype_of(X))
         return checked
 
     def _data(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        """Inputs and labels as scikit-learn wants them checked."""
+        """Inputs and labels, checked as scikit-learn requires."""
         rows, labels = validate_data(self, X, y, reset=reset, allow_nd=True, dtype=dtype_of(X))
         check_classification_targets(labels)
         return rows, labels

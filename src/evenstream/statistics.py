@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Results of which only mean, sample standard deviation and number are known."""
+    """Results known only by their mean, sample standard deviation and number."""
 
     mean: float
     std: float

@@ -1,4 +1,4 @@
-"""Data sets from the user's own arrays: layouts brought to one form, labels to class indices."""
+"""Data sets from the user's own arrays, converted to one layout, with labels as class indices."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _coarse(superclasses: NDArray[Any], train: Indices, test: Indices) -> Coarse
 
 
 def as_inputs(name: str, which: str, values: ArrayLike) -> Arrays:
-    """Inputs in any layout that `from_arrays` takes, checked and brought to one form."""
+    """Inputs in any layout that `from_arrays` takes, checked and converted to one."""
     inputs = _to_inputs(name, which, _to_array(name, which, values))
     check_finite(name, which, inputs)
     return inputs

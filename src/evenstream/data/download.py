@@ -1,4 +1,4 @@
-"""Downloads that go on where they were broken off, each checked before anything opens it.
+"""Downloads that resume where they were interrupted, each checked before anything opens it.
 
 What has arrived of FILE is in FILE.part; FILE.part.json says what it is a part of. It is continued
 only if the server confirms that its file is still the same one.
@@ -139,7 +139,7 @@ class _Part:
         return origin if self.size and origin.url == url and origin.validator else None
 
     def start(self, origin: _Origin) -> None:
-        """Begin anew."""
+        """Start over."""
         self.path.write_bytes(b"")
         write_atomically(self._origin_path, json.dumps(asdict(origin)))
 

@@ -73,7 +73,7 @@ def is_encoder(text: str) -> bool:
 
 
 def build_encoder(text: str) -> tuple[str, nn.Module]:
-    """Make an encoder from `NAME[:key=value,...]`; returns the text in its shortest form, too.
+    """Make an encoder from `NAME[:key=value,...]`; also returns the text in its shortest form.
 
     Raises:
         UnknownName: there is no such encoder.

@@ -63,7 +63,7 @@ def accuracy_text(overall: float | None, recent: float | None) -> str:
 
 
 def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) -> str:
-    """What came out of following a stream, of which `before` was learned already."""
+    """The outcome of following a stream; `before` is what had been learned already."""
     after = Place.from_state(metrics["streams"][name])
     new = after.samples - before.samples
     skipped = after.notes.get("skipped", 0) - before.notes.get("skipped", 0)

@@ -69,7 +69,7 @@ class Resumable(Protocol):
         ...
 
     def load_state(self, state: Any) -> None:
-        """Go to such a place."""
+        """Move to a place that `state` returned."""
         ...
 
 

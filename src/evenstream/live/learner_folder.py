@@ -51,7 +51,7 @@ def read_learner(folder: Path, device: str | None = None) -> tuple[Learner, Tall
 
 
 def bring_to_saved(learner: Learner, folder: Path) -> Tally:
-    """Let a learner go on from what was saved in a folder that is to be written to; its tally."""
+    """Continue a learner from the save in the folder that will be written to; returns its tally."""
 
     def build(saved: dict[str, Any]) -> Tally:
         if "learner" in saved:
@@ -100,7 +100,7 @@ def _holds_a_run(folder: Path) -> EvenstreamError:
 
 
 def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
-    """Let a new learner go on from a saved state; one that has learned must be there already."""
+    """Continue a new learner from a saved state; one that has learned must already be at it."""
     state = of_this_version(state)
     with entry("options"):
         options = {**state["options"], "device": learner.options.device}

@@ -264,7 +264,7 @@ def _unlabelled_images(path: Path, size: int, bad: OnCorrupt) -> ImageFiles:
 
 
 def _image_form(path: Path, known: Known, reading: Reading) -> tuple[int, bool]:
-    """The size that images are brought to, and whether they are made grey."""
+    """The size that images are resized to, and whether they are converted to grey."""
     if known.shape is None:
         return 64 if reading.size is None else reading.size, False
     if len(known.shape) != 3 or known.shape[0] not in (1, 3) or known.shape[1] != known.shape[2]:

@@ -17,7 +17,7 @@ TICK_SECONDS = 1.0
 
 
 def first_bytes(descriptor: int, rows: int, seconds: float) -> bytes:
-    """What arrives first: `rows` lines after the first, or what is there `seconds` after a line."""
+    """The first bytes: `rows` lines after the first, or what has arrived `seconds` after it."""
     found, give_up = b"", 0.0
     while found.count(b"\n") <= rows:
         begun = b"\n" in found.lstrip()
@@ -33,7 +33,7 @@ def first_bytes(descriptor: int, rows: int, seconds: float) -> bytes:
 
 
 def _waits(descriptor: int, seconds: float) -> bool:
-    """Whether there is something to read before so many seconds have passed."""
+    """Whether something can be read within this many seconds."""
     try:
         return bool(select.select([descriptor], [], [], max(seconds, 0))[0])
     except OSError:  # not known for pipes on this system

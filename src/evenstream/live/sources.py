@@ -116,7 +116,7 @@ class Source:
         raise NotImplementedError
 
     def trouble(self) -> AbstractContextManager[None]:
-        """A block that learns from it: what fails in a user's function is told with its role."""
+        """A block that learns from it; an error in a user's function is reported with its role."""
         return nullcontext()
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class TableSource(Source):
         return self.reader.refusal
 
     def state(self) -> dict[str, Any]:
-        """The place in the file, and the columns for whoever goes on."""
+        """The place in the file, and the columns, for whoever resumes."""
         known = {"columns": self.columns.state(), "skipped": self.reader.skipped}
         return {**self.reader.place(), **known, "unfinished": self.reader.unfinished}
 
@@ -251,7 +251,7 @@ class ArraySource(Source):
         return {"row": self._row, "sha256": self._sha256, "skipped": self._skipped}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on after so many rows."""
+        """Continue after this many rows."""
         self._row, self._skipped = state["row"], state["skipped"]
 
     def recognises(self, state: Mapping[str, Any]) -> bool:

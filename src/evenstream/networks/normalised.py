@@ -66,7 +66,7 @@ class Normalise(nn.Module):
 
 
 def bent(values: Tensor) -> Tensor:
-    """Straight near 0, then a logarithm that goes on with the same slope."""
+    """Linear near 0, then a logarithm that continues with the same slope."""
     beyond = (values.abs() - STRAIGHT).clamp_min(0)
     return values.sign() * (values.abs().clamp_max(STRAIGHT) + beyond.log1p())
 

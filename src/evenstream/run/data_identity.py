@@ -38,7 +38,7 @@ def describe_data(stream: Stream) -> dict[str, Any]:
 
 
 def check_same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on if the data has changed since a run was saved."""
+    """Refuse to continue if the data has changed since the run was saved."""
     changed = [name for name, value in before.items() if now.get(name, value) != value]
     if changed:
         raise CheckpointError(

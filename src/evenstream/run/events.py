@@ -71,7 +71,7 @@ def event_files(folder: Path) -> list[Path]:
 
 
 class EventTail:
-    """Reads what was added to a log since the last look, while a run goes on writing to it."""
+    """Reads what was added to a log since the last look, while a run keeps writing to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file, self._offset = folder, 0, 0

@@ -49,7 +49,7 @@ def claim_folder(out: Path, settings: _Writes) -> None:
 
 
 def resume_command(out: Path) -> str:
-    """What to type to go on with a run, a comparison or a pre-training."""
+    """The command that continues a run, a comparison or a pre-training."""
     return f"evenstream resume {shlex.quote(str(out))}"
 
 

@@ -68,7 +68,7 @@ class Position:
     skipped_test: Skipped = field(default_factory=Skipped)
 
     def count_cost(self) -> None:
-        """Begin to count passes and CPU time; runs of earlier versions go on without."""
+        """Start counting passes and CPU time; runs of earlier versions continue without."""
         self.passes = self.passes_aside = self.cpu_seconds = 0.0
 
     def add_cost(self, passes: float, aside: float, cpu: float) -> None:

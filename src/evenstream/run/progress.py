@@ -18,7 +18,7 @@ class Progress:
     """What a run reports to; every call is optional to act on."""
 
     def start(self, method: str, seed: int, steps: int, done: int) -> None:
-        """The run begins, or goes on after `done` steps."""
+        """The run starts, or continues after `done` steps."""
 
     def expect(self, steps: int) -> None:
         """The run turns out to have another number of steps: a task's rows were held out."""

@@ -66,7 +66,7 @@ class Estimate:
 
 
 def wall_seconds(runs: Iterable[float | None], at_once: int) -> float | None:
-    """How long runs take, so many at the same time; None if that of one is not known."""
+    """How long runs take with this many at a time; None if the time of one is unknown."""
     each = list(runs)
     known = [seconds for seconds in each if seconds is not None]
     if len(known) < len(each):

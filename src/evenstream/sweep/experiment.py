@@ -110,7 +110,7 @@ class Experiment:
         return [self.base, *self.scales]
 
     def at_once(self, asked: int) -> int:
-        """How many runs at the same time if a command asks for so many (0: for each core one)."""
+        """How many runs at the same time if a command asks for this many (0: one for each core)."""
         return min(asked or self.jobs, self.jobs) if self.jobs else asked
 
     def at(self, scale: str | None = None) -> Experiment:

@@ -42,7 +42,7 @@ def _lines(plan: Plan, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _listed(path: Path, plan: Plan, store: Store) -> Iterator[dict[str, Any]]:
-    """The lines that are in the file already, with what has become of their runs since."""
+    """The lines already in the file, updated with what has become of their runs."""
     if not path.is_file():
         return
     for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):

@@ -319,7 +319,7 @@ class Category(Column):
         return self.inputs
 
     def read(self, cell: Any) -> str:
-        """The word; a missing one is a word, too."""
+        """The word; a missing one counts as a word as well."""
         word = text_of(cell) or ""
         if self.numbers and word:
             try:

@@ -48,7 +48,7 @@ Cells = Sequence[Any] | NDArray[Any]
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says about columns, by name; all others are told by their cells."""
+    """What the user says about columns, by name; the others are recognised by their cells."""
 
     categorical: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Wishes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns that something is said about."""
+        """All columns that are mentioned."""
         return (*self.categorical, *self.text, *self.dates)
 
 

@@ -58,7 +58,7 @@ class Tracker(ABC):
     def __init__(self, run: TrackedRun) -> None: ...
 
     def remember(self) -> Mapping[str, Any]:
-        """What is needed to go on with the run later."""
+        """What is needed to continue the run later."""
         return {}
 
     @abstractmethod

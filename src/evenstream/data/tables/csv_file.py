@@ -70,7 +70,7 @@ class CsvReader(LineReader):
                 yield values, label
 
     def sample(self, rows: int) -> dict[str, Cells]:
-        """The cells of the next rows, by column; lines that are no rows are passed over."""
+        """The cells of the next rows, by column; lines that are not rows are skipped."""
         found: list[list[str]] = []
         while len(found) < rows and (line := self._pull()) is not None:
             try:
@@ -118,7 +118,7 @@ class CsvReader(LineReader):
         return cells or []
 
     def _parse(self, text: str) -> list[str] | None:
-        """The cells of a row, None if the last one is not closed; `csv.Error` if it is no row."""
+        """The cells of a row, None if the last is not closed; `csv.Error` if it is not a row."""
         is_open = False
 
         def lines() -> Iterator[str]:
@@ -174,7 +174,7 @@ class CsvReader(LineReader):
 
 
 class CsvFile(LineFile, CsvReader):
-    """A CSV file, which can be left and gone on with later."""
+    """A CSV file that can be left and resumed later."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_binary(path)

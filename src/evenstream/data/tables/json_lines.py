@@ -96,7 +96,7 @@ class JsonLinesReader(LineReader):
 
 
 class JsonLinesFile(LineFile, JsonLinesReader):
-    """A file of JSON lines, which can be left and gone on with later."""
+    """A file of JSON lines that can be left and resumed later."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_binary(path)

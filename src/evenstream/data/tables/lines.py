@@ -44,7 +44,7 @@ class LineReader(TableReader):
 
 
 class LineFile(LineReader):
-    """A file of lines, which can be left and gone on with later."""
+    """A file of lines that can be left and resumed later."""
 
     _file: BinaryIO
 

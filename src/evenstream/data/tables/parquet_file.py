@@ -57,7 +57,7 @@ class ParquetFile(TableReader):
         return {"row": self.row, "sha256": self._sha256}
 
     def go_to(self, place: Mapping[str, Any]) -> None:
-        """Go on after so many rows."""
+        """Continue after this many rows."""
         self.row = place["row"]
 
     def recognises(self, place: Mapping[str, Any]) -> bool:

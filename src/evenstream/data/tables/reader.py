@@ -75,7 +75,7 @@ class TableReader:
         return stack(batch)
 
     def sample(self, rows: int) -> dict[str, Cells]:
-        """The cells of the next rows, by column; whoever wants to read them opens it again."""
+        """The cells of the next rows, by column; to read those rows, open the table again."""
         raise NotImplementedError
 
     def check(self, columns: Columns) -> None:

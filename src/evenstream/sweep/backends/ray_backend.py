@@ -97,7 +97,7 @@ def _cause(error: RayError) -> str:
 
 
 class _Serving:
-    """The far end: does a job in one thread, and is told to stop in another."""
+    """The remote end: runs a job in one thread and hears of a stop in another."""
 
     def __init__(self, work: Callable[[Any, StopFlag], Any], plugins: Sequence[str]) -> None:
         warnings.formatwarning = format_warning
