@@ -5,6 +5,7 @@ READY := .venv/.ready
 MINUTES ?= 240
 SIZE ?= 1
 SEED ?= 0
+export PYTHONDONTWRITEBYTECODE =  # compiled files are kept: every process that a test starts reads them
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 .PHONY: help demo test test-slow campaign lint docs docs-check bench bench-full clean
@@ -17,7 +18,7 @@ demo: $(READY)  ## compare fine-tuning, replay and LAS on real digits (under two
 	$(BIN)/evenstream compare fine-tune er er-las --stream c-digits --seeds 10 --out demo-out
 
 test: $(READY)  ## the whole test suite (under five minutes on 2 cores)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(READY)  ## the longer, randomised versions, and those against a real Ray
 	$(PIP) '.[ray]'

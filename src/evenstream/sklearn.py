@@ -53,7 +53,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> classifier = OnlineClassifier(random_state=0).fit(X[:100], y[:100])
+    >>> classifier = OnlineClassifier(epochs=5, random_state=0).fit(X[:100], y[:100])
     >>> classifier.partial_fit(X[100:], y[100:]).classes_  # a class that was never announced
     array([0, 1, 2])
 

@@ -26,8 +26,9 @@ NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
 
 
 def small(**options):
-    given = {"model": "mlp-norm", "memory": 60, "lr": 0.1, "epochs": 2, "random_state": 0}
-    return OnlineClassifier(**(given | options))
+    """With a method whose steps are quick; the slow checks and the documents have the default."""
+    given = {"method": "er-las", "model": "mlp-norm", "memory": 60, "lr": 0.1, "epochs": 2}
+    return OnlineClassifier(**(given | {"random_state": 0} | options))
 
 
 # ---- scikit-learn's checks -----------------------------------------------------------------------
@@ -39,7 +40,7 @@ def expected(estimator):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
-    [OnlineClassifier(batch=64, lr=0.1, epochs=4)], expected_failed_checks=expected
+    [OnlineClassifier("er-las", batch=64, lr=0.1, epochs=4)], expected_failed_checks=expected
 )
 def test_scikit_learns_checks(estimator, check):
     check(estimator)

@@ -13,6 +13,7 @@ from evenstream import __version__
 from evenstream.cli.settings import Settings
 from evenstream.cli.sweep_commands import SweepOptions
 from evenstream.text import metavar
+from tests.helpers import warm
 
 FLAGS = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(Settings)]
 SWEEP = ["--" + field.name for field in dataclasses.fields(SweepOptions)]
@@ -100,10 +101,9 @@ def test_help_is_quick():
 def test_a_reader_that_has_seen_enough_is_no_error(command):
     reading, writing = os.pipe()
     os.close(reading)
-    program = [sys.executable, "-m", "evenstream.cli.main", *command]
-    done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True)
+    done = warm.evenstream(*command, stdout=writing)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,8 +11,11 @@ from PIL import Image
 
 from evenstream import Learner
 from evenstream.checkpoint import has_checkpoint
+from evenstream.cli.main import main
+from evenstream.live import following
 from evenstream.run.folder import CHECKPOINTS
 from evenstream.run.runner import start_run
+from tests.helpers import warm
 from tests.helpers.damage import alter_newest
 from tests.helpers.live_tables import metrics, read_csv, rows, same, write
 from tests.helpers.small_runs import small_config
@@ -117,23 +118,24 @@ def test_names_of_files_need_not_be_text(learn):
     assert status == 0 and "learned 4 rows" in out
 
 
+def saves_often():
+    following.SAVE_SECONDS = 0.1
+    return main(["learn", "dir", "--from", "-"])
+
+
 def test_rows_of_a_pipe_are_saved_while_it_is_silent(learn):
     write("table.csv", *rows())
-    program = (
-        "import sys; from evenstream.cli.main import main; from evenstream.live import following;"
-        "following.SAVE_SECONDS = 0.1; sys.exit(main(['learn', 'dir', '--from', '-']))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(Path("table.csv").read_bytes())
-    process.stdin.flush()
+    reading, writing = os.pipe()
+    process = warm.start(saves_often, files=(reading, os.devnull, os.devnull))
+    os.write(writing, Path("table.csv").read_bytes())
     for _ in range(600):
         if Path("dir/metrics.json").exists() and metrics()["samples"] == 60:
             break
         time.sleep(0.1)
     process.kill()
-    process.wait()
-    process.stdin.close()
+    process.join()
+    os.close(writing)
+    os.close(reading)
     assert metrics()["samples"] == 60
 
 

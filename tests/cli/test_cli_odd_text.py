@@ -13,7 +13,9 @@ import pytest
 from PIL import Image
 
 from evenstream import Learner
+from evenstream.cli.main import main
 from evenstream.printable import printable
+from tests.helpers import warm
 from tests.helpers.live_tables import read_csv, rows, write
 from tests.helpers.small_runs import save_table
 
@@ -85,8 +87,7 @@ def test_warnings_are_text(run):
 def on_a_terminal(*words):
     """What a command writes to a terminal."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "evenstream", *words]
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL)
+    process = warm.start(main, list(words), files=(os.devnull, theirs, theirs))
     os.close(theirs)
     seen = b""
     while True:
@@ -98,7 +99,8 @@ def on_a_terminal(*words):
             break
         seen += chunk
     os.close(ours)
-    assert process.wait() == 0, seen
+    process.join()
+    assert process.exitcode == 0, seen
     return seen.decode()
 
 
@@ -161,8 +163,8 @@ def test_names_that_are_no_text(run):
         assert status == 0, (words, err)
         (out + err).encode()
     assert b"cafe/0\xe9.png" in Path("p.csv").read_bytes()
-    command = [sys.executable, "-m", "evenstream", "predict", "dir", where]
-    assert subprocess.run(command, capture_output=True).stdout == Path("p.csv").read_bytes()
+    ended = warm.evenstream("predict", "dir", str(where))
+    assert ended.stdout == Path("p.csv").read_bytes()
     (where / "cafe").rename(where / "caf\udce9")  # now a label is no text
     for words in (["run", "er", *options], ["learn", "new", "--from", where, "--size", "8"]):
         status, _, err = run(*words)

@@ -1,8 +1,6 @@
 """`evenstream predict`, as from the shell."""
 
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from PIL import Image
 
 from evenstream import Learner
+from tests.helpers import warm
 from tests.helpers.live_tables import read_csv, rows, write
 
 
@@ -101,11 +100,10 @@ def test_a_full_device(learned, run):
     status, _, err = run("predict", "dir", "t.csv", "--out", "/dev/full")
     assert status == 2 and "cannot write /dev/full: No space" in err
     assert Path("/dev/full").is_char_device()
-    command = [sys.executable, "-m", "evenstream", "predict", "dir", "t.csv"]
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert ended.returncode == 2 and "No space left" in ended.stderr
-    assert "Traceback" not in ended.stderr and "Exception" not in ended.stderr
+        ended = warm.evenstream("predict", "dir", "t.csv", stdout=full.fileno())
+    assert ended.returncode == 2 and b"No space left" in ended.stderr
+    assert b"Traceback" not in ended.stderr and b"Exception" not in ended.stderr
 
 
 def test_a_failed_prediction_leaves_the_old_file(learned, run):

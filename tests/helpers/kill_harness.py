@@ -1,20 +1,17 @@
 """Kills runs with SIGKILL, at random moments and at each moment of a save, and resumes them.
 
-A program of its own (`python kill_harness.py FOLDER KILLS [SEED [METHOD]]`): it imports PyTorch
-once and forks a child for every life of a run, which a test process with threads must not do.
-Prints one line a case and exits with 1 if a resumed run differs from an uninterrupted one.
+For a process of its own (`warm.run`): it forks a child for every life of a run, which a test
+process with threads must not do. Prints one line a case and fails if a resumed run differs from an
+uninterrupted one.
 """
 
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from evenstream import checkpoint
 from evenstream.run import environment
@@ -84,9 +81,7 @@ def die_at(number):
     return patch
 
 
-def main():
-    folder, kills = Path(sys.argv[1]), int(sys.argv[2])
-    method = sys.argv[4] if len(sys.argv) > 4 else "er-las:window=3"
+def main(folder, kills, seed=0, method="er-las:window=3"):
     torch.set_num_threads(1)
     known = describe_environment()
     environment.describe_environment = lambda: known
@@ -99,7 +94,7 @@ def main():
     live(config, folder / "timed")
     seconds = time.monotonic() - began
     assert outcome(folder / "timed") == expected
-    draw = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    draw = random.Random(seed)
 
     killed, lives = 0, 0
     while killed < kills and lives < 20 * kills:
@@ -122,7 +117,3 @@ def main():
         left = sorted(path.name for path in (out / "checkpoint").iterdir())
         assert len(left) == 4, left
     print(f"killed while saving: {saving}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,17 +1,13 @@
 """Kills followers of a stream with SIGKILL, between batches and in saves, and lets them go on.
 
-A program of its own (`python live_kill_harness.py FOLDER`), as kill_harness.py.
+For a process of its own (`warm.run`), as kill_harness.py.
 """
 
 import os
 import random
 import signal
-import sys
-from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from evenstream import follow
 from tests.helpers.kill_harness import die_at
@@ -38,8 +34,7 @@ def live(folder, at=None, prepare=None):
     return os.WIFSIGNALED(status)
 
 
-def main():
-    folder = Path(sys.argv[1])
+def main(folder):
     torch.set_num_threads(1)
     follow(fresh(), stream(), folder / "whole", checkpoint_every=3)  # here: PyTorch wakes up once
     expected, killed = outcome(folder / "whole"), 0
@@ -55,7 +50,3 @@ def main():
         live(out)
         assert outcome(out) == expected, f"{out} differs"
     print(f"killed: {killed}")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,9 +7,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +17,7 @@ from evenstream.checkpoint import has_checkpoint
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.live import following
+from tests.helpers import live_kill_harness, warm
 from tests.helpers.live_samples import Numbered, fresh, outcome, stream
 from tests.helpers.small_runs import read_events
 from tests.helpers.small_streams import DIM, feed, small
@@ -81,11 +79,9 @@ def test_a_stream_that_raises_is_saved_and_gone_on_with_exactly(tmp_path, at):
 
 def test_killed_equals_uninterrupted(tmp_path):
     """SIGKILL between batches and at each moment of a save, by the harness."""
-    harness = Path(__file__).parents[1] / "helpers" / "live_kill_harness.py"
-    command = [sys.executable, str(harness), str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "killed: 6" in ended.stdout
+    ended = warm.run(live_kill_harness.main, tmp_path)
+    assert ended.returncode == 0, (ended.stdout + ended.stderr).decode()
+    assert b"killed: 6" in ended.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

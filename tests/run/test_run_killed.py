@@ -1,20 +1,16 @@
 """kill -9 at random moments and in the middle of a save: resumed equals uninterrupted."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.helpers import kill_harness, warm
+
 
 def harness(folder, kills, seed):
-    command = [sys.executable, str(Path(__file__).parents[1] / "helpers" / "kill_harness.py")]
-    ended = subprocess.run(
-        [*command, str(folder), str(kills), str(seed)], capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    counts = [int(number) for number in re.findall(r": (\d+)", ended.stdout)]
+    ended = warm.run(kill_harness.main, folder, kills, seed)
+    assert ended.returncode == 0, (ended.stdout + ended.stderr).decode()
+    counts = [int(number) for number in re.findall(rb": (\d+)", ended.stdout)]
     assert len(counts) == 2, ended.stdout
     return counts
 

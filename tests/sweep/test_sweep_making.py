@@ -1,8 +1,6 @@
 """Sweeps: every run once, whatever happens to some of them."""
 
 import json
-import subprocess
-import sys
 import threading
 import time
 
@@ -20,6 +18,7 @@ from evenstream.sweep.backends import local
 from evenstream.sweep.making import make_or_finish, work
 from evenstream.sweep.plan import make_plan
 from evenstream.sweep.store import LOCK, Store
+from tests.helpers import warm
 from tests.helpers.small_runs import StopAfter, outcome, save_table, small_config
 from tests.helpers.sweep_samples import Heard, Here, small_experiment, write_experiment
 
@@ -173,19 +172,16 @@ def test_kill_9_of_a_sweep_and_the_same_command_again(tmp_path, monkeypatch, cap
     file = write_experiment(tmp_path, stream, methods=("er-las",))
     out = tmp_path / "store"
     words = ["sweep", str(file), "--jobs", "1", "--cells", "memory=6", "--out", str(out), "--keep"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evenstream.cli.main", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    process = warm.start(main, words)
     try:
         give_up = time.monotonic() + 120
         while not list(out.glob("runs/*/checkpoint/*.json")):
             assert time.monotonic() < give_up
-            assert process.poll() is None, process.communicate()
+            assert process.is_alive()
             time.sleep(0.02)
     finally:
         process.kill()
-        process.communicate()
+        process.join()
     (begun,) = out.glob("runs/*")
     here = Here()  # without processes it is quicker
     monkeypatch.setattr(

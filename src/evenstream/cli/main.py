@@ -94,8 +94,12 @@ def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
 
 
 def _dispatch(program: str, description: str, commands: Commands, arguments: list[str]) -> int:
+    """Run the command that is named; flags of the others are not even looked at."""
     odd = any(printable(word) != word for word in arguments)  # the parser prints them as they are
     with NUMBERS, redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
+        command = commands.get(arguments[0])
+        if command is not None:
+            return tyro.cli(command, prog=f"{program} {arguments[0]}", args=arguments[1:])
         result: int = tyro.extras.subcommand_cli_from_dict(
             commands,
             prog=program,
