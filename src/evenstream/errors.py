@@ -122,8 +122,8 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 
 @contextmanager
-def calling(what: str) -> Iterator[None]:
-    """A block that calls a user's function: what it raises is told with the function's role."""
+def calling(what: str, how: str = "fails") -> Iterator[None]:
+    """A block that calls what is not ours: what it raises is told by its role, in a paragraph."""
     try:
         yield
     except EvenstreamError:
@@ -131,7 +131,8 @@ def calling(what: str) -> Iterator[None]:
     except Exception as error:
         if memory_trouble(error):
             raise
-        raise InputError(f"{what} fails: {type(error).__name__}: {error}") from error
+        said = str(error).strip().partition("\n\n")[0]
+        raise InputError(f"{what} {how}: {type(error).__name__}: {said}") from error
 
 
 def shown(value: Any) -> str:

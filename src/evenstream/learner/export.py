@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from evenstream.core.classifier import Classifier
 from evenstream.core.outputs import InferenceContext, OutputsOnDemand
-from evenstream.errors import EvenstreamError, InputError, memory_trouble
+from evenstream.errors import EvenstreamError, InputError, calling
 from evenstream.files import given_path, write_atomically
 from evenstream.learner.engine import Engine
 from evenstream.networks.convolution import Convolution
@@ -100,7 +100,8 @@ def export_learner(learner: Engine, path: str | Path) -> Path:
     if learner.known_table.encoder is not None:
         metadata["columns"] = learner.known_table.encoder.names
     model = learner.model if isinstance(learner.model, str) else type(learner.model).__name__
-    with _refusing(f"{learner.text} with the network {model}"), _quiet(), torch.no_grad():
+    what = f"{learner.text} with the network {model}"
+    with calling(what, "cannot be exported"), _quiet(), torch.no_grad():
         with learner.network.passes.instead(0):  # tracing costs no passes of its own
             program = _traced(learner)
         content = write(program, metadata)
@@ -182,22 +183,6 @@ def _check_onnx() -> None:
             f"an .onnx file needs {' and '.join(missing)}: pip install 'evenstream[onnx]', or "
             "export to .pt2"
         )
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """What PyTorch cannot trace is told by its name, with the reason."""
-    try:
-        yield
-    except EvenstreamError:
-        raise
-    except Exception as error:
-        if memory_trouble(error):
-            raise
-        said = str(error).strip().partition("\n\n")[0]
-        raise EvenstreamError(
-            f"{what} cannot be exported: {type(error).__name__}: {said}"
-        ) from error
 
 
 @contextmanager
