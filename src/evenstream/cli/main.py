@@ -98,15 +98,17 @@ def _dispatch(program: str, description: str, commands: Commands, arguments: lis
     odd = any(printable(word) != word for word in arguments)  # the parser prints them as they are
     with NUMBERS, redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
         command = commands.get(arguments[0])
+        result: int
         if command is not None:
-            return tyro.cli(command, prog=f"{program} {arguments[0]}", args=arguments[1:])
-        result: int = tyro.extras.subcommand_cli_from_dict(
-            commands,
-            prog=program,
-            description=description,
-            args=arguments,
-            config=(tyro.conf.OmitSubcommandPrefixes,),
-        )
+            result = tyro.cli(command, prog=f"{program} {arguments[0]}", args=arguments[1:])
+        else:
+            result = tyro.extras.subcommand_cli_from_dict(
+                commands,
+                prog=program,
+                description=description,
+                args=arguments,
+                config=(tyro.conf.OmitSubcommandPrefixes,),
+            )
     return result
 
 
