@@ -289,7 +289,9 @@ def _checked_text(text: bytes) -> dict[str, Any]:
 
 
 def _check_format(where: str, body: dict[str, Any]) -> None:
-    """Refuse a format that is not known; the file is whole, so the one before it is no way out."""
+    """Refuse an unknown format; the file is intact, so falling back to an earlier one would be
+    wrong.
+    """
     written = body.get("format")
     if written in READABLE:
         return

@@ -335,7 +335,7 @@ def _why_not_storing(method: Method, storing: Storing) -> str | None:
 
 
 def _check_kind(name: str, part: Any, kind: type, example: str) -> None:
-    """Refuse a part that is no part, or another one."""
+    """Refuse something that is not a part, or a part of the wrong kind."""
     if part is not None and not isinstance(part, kind):
         raise InputError(
             f"{name} must be made from the class {kind.__name__}, such as {example}, "

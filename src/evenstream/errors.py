@@ -65,7 +65,7 @@ class DataError(EvenstreamError):
 
 
 class EvenstreamWarning(UserWarning):
-    """Something to know of; the work goes on. `warnings.filterwarnings` takes it by category."""
+    """Something worth knowing; work continues. `warnings.filterwarnings` selects it by category."""
 
 
 class LearningWarning(EvenstreamWarning):
@@ -81,7 +81,7 @@ class DataWarning(EvenstreamWarning):
 
 
 class DamageWarning(EvenstreamWarning):
-    """A file of evenstream's own was damaged, and the work goes on with what is left."""
+    """One of evenstream's own files was damaged, and work continues with what is left."""
 
 
 class MetricWarning(EvenstreamWarning):
@@ -123,7 +123,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 @contextmanager
 def calling(what: str, how: str = "fails") -> Iterator[None]:
-    """A block that calls what is not ours: what it raises is told by its role, in a paragraph."""
+    """A block that calls code of others; its errors are reported with its role, in a paragraph."""
     try:
         yield
     except EvenstreamError:

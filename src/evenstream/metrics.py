@@ -348,7 +348,7 @@ class Prequential:
         self._recent: deque[tuple[int, int]] = deque()
 
     def add(self, right: int, samples: int) -> None:
-        """Count a batch of which so many were right."""
+        """Count a batch and how many of its rows were right."""
         self.right, self.samples = self.right + right, self.samples + samples
         self._recent.append((right, samples))
         held = sum(size for _, size in self._recent)

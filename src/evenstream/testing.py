@@ -95,7 +95,7 @@ def toy_task(learner: Learner, task: int) -> Batch | None:
 
 
 def feed(learner: Learner, stream: Iterable[Batch]) -> Learner:
-    """Learn every batch of a stream; a learner inside a task is told when the next one begins."""
+    """Learn every batch of a stream, announcing tasks to a learner that is inside one."""
     for x, labels in stream:
         while learner.in_task and learner.task < NAMES.index(labels[0]) // 2:
             learner.end_task(toy_task(learner, learner.task))

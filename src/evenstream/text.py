@@ -87,7 +87,7 @@ class MethodText:
 
 
 def check_defaults(kind: str, name: str, cls: type) -> None:
-    """Refuse a class to register of which an option would have to be written every time."""
+    """Refuse to register a class with an option that has no default."""
     for field in dataclasses.fields(cls):
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise InputError(f"option {field.name!r} of {kind} {name} needs a default")

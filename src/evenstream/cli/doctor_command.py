@@ -47,7 +47,7 @@ def doctor() -> int:
 
 
 def _attempt(facts: Callable[[], Facts]) -> list[tuple[str, object]]:
-    """The facts as far as they can be had; what fails is a fact, too."""
+    """The facts that can be found out; a failure counts as a fact."""
     found: list[tuple[str, object]] = []
     try:
         found.extend(facts())
@@ -154,7 +154,7 @@ def _requirements() -> list[tuple[str, str]]:
 
 
 def _version(name: str) -> str:
-    """Of an installed package; empty if there is none."""
+    """The version of an installed package; empty if it is not installed."""
     try:
         metadata(name)
         return version(name)

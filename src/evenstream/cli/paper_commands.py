@@ -228,7 +228,7 @@ def _measure(ahead: Sequence[RunConfig], estimate: Estimate, not_measured: dict[
 
 
 def _cost(ahead: Sequence[RunConfig], jobs: int, store: Store, estimate: Estimate) -> str:
-    """How long runs would take, so many at the same time, as far as that is known."""
+    """How long runs would take with this many at a time, as far as that is known."""
     from evenstream.run.events import last_step
     from evenstream.run.workers import how_many
     from evenstream.sweep.estimate import in_words, wall_seconds

@@ -265,7 +265,7 @@ def _console() -> Screen:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    """Print a line as it is: paths and methods are no markup, and are not broken."""
+    """Print a line as it is: paths and methods are not markup, and are not wrapped."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -13,7 +13,7 @@ from evenstream.printable import printable
 
 
 class Screen(Console):
-    """A console for text as it is: brackets are no markup, control characters are escaped.
+    """A console for plain text: brackets are not markup, and control characters are escaped.
 
     Its reader may leave early, as `head` does; `main` sees to that.
     """

@@ -89,7 +89,7 @@ class Calibration:
         """Nothing is kept by stored sample."""
 
     def state(self) -> dict[str, Any] | None:
-        """The tensors; None as long as there are no scores."""
+        """The tensors; None until there are scores."""
         return dict(vars(self)) if len(self.counts) else None
 
     def load_state(self, state: dict[str, Any] | None, classes: int) -> None:

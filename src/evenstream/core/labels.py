@@ -80,7 +80,7 @@ def _check_array(values: Any) -> None:
 
 
 def _has_times(dtype: np.dtype[Any]) -> bool:
-    """Whether there are dates or time spans in it, in fields with names, too."""
+    """Whether it contains dates or time spans, in named fields as well."""
     fields = (dtype.fields or {}).values()
     return dtype.kind in "mM" or any(_has_times(field[0]) for field in fields)
 

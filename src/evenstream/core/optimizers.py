@@ -177,7 +177,7 @@ def replace_parameter(
     new: nn.Parameter,
     kept: Tensor | None = None,
 ) -> None:
-    """Let the optimiser go on with a parameter of more rows; its state gets zeros for new ones.
+    """Continue with a parameter of more rows; the optimiser's state gets zeros for new ones.
 
     `kept` says which of the old rows are left, if not all are. The old parameter's state stays as
     it is, so that the change can be undone.

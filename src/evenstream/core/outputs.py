@@ -43,7 +43,7 @@ class Outputs:
 
 
 class OutputsOnDemand(Outputs):
-    """Outputs of a network that is not asked before somebody wants to know.
+    """Outputs of a network, computed when they are first needed.
 
     `cached_property` would do, but for its lock: in Python 3.11 all threads share it, and a
     prediction would wait for a step.

@@ -33,7 +33,9 @@ class Passes:
         return self
 
     def of(self, rows: int, output: Tensor, share: float) -> None:
-        """Count a forward of so many rows now, and the backward through its output if it comes."""
+        """Count a forward pass of this many rows now, and the backward through its output if it
+        comes.
+        """
         if self._resting:
             return
         self.count += FORWARD * rows * share

@@ -187,7 +187,7 @@ class Front(WithoutClasses):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must be the same to go on from a saved state."""
+        """What must be the same to continue from a saved state."""
         return front_identity(self.state())
 
     def load_state(self, state: dict[str, Any]) -> None:

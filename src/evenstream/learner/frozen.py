@@ -151,7 +151,7 @@ class Frozen:
         return made
 
     def on(self, device: torch.device) -> nn.Module | Encoder:
-        """The encoder on a device; it stays where it is, too."""
+        """A copy of the encoder on a device; the original stays where it is."""
         if not isinstance(self.encoder, nn.Module):
             return self.encoder
         there = {value.device for value in self.encoder.state_dict().values() if _is_tensor(value)}

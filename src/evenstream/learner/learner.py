@@ -448,7 +448,7 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def limit_tickets(self, number: int = MOST, steps: int = STEPS) -> None:
-        """Keep at most so many tickets, each for at most so many steps; the oldest expire."""
+        """Set how many tickets are kept, and for how many steps; the oldest expire."""
         self.tickets.limit(number, steps, self.step)
 
     def _learn(

@@ -39,7 +39,7 @@ CALIBRATION = "calibration"
 
 
 def learner_state(learner: Engine) -> dict[str, Any]:
-    """Everything that decides how the learner goes on: what a checkpoint holds."""
+    """Everything that determines how the learner continues: what a checkpoint holds."""
     starts_from = learner.weights if not learner.built else None
     unwritten = learner.unwritten
     settings = {name: said for name, thing in unwritten.items() if (said := settings_of(thing))}

@@ -167,7 +167,7 @@ class Snapshot:
         return self.scores(x, priors).softmax(1).numpy()
 
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores of the seen classes, a tensor on the CPU to go on with."""
+        """The inference rule's scores of the classes seen so far, as a tensor on the CPU."""
         batch = self._check(x)
         log_prior = None
         if priors is not None:
@@ -206,7 +206,7 @@ class Snapshot:
         return self._prepared[0]
 
     def draws(self, row: Tensor) -> bool:
-        """Whether the network draws from PyTorch's generator to predict, which steps do, too."""
+        """Whether predicting draws from PyTorch's generator, as steps do."""
         assert self._network is not None
         before = torch.get_rng_state()
         with torch.no_grad():

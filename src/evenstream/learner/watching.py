@@ -57,7 +57,7 @@ class Watch:
     done: bool = False
 
     def trouble(self, result: StepResult, rows: int, classes: int) -> str | None:
-        """What is wrong after a step with so many arriving rows, if that is clear by now."""
+        """What is wrong after a step with this many arriving rows, if it is clear by now."""
         if classes != self.classes:
             self.classes, self.changed_at = classes, self.rows + rows
         early = self.rows < BEGINNING

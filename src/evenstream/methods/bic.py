@@ -128,7 +128,7 @@ class BiC(TaskwiseMethod):
         return new_weight * loss + old_weight * kept
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Fit the bias correction, then fill the memory anew."""
+        """Fit the bias correction, then refill the memory."""
         assert data is not None
         memory = learner.memory
         raw, y = (self.tensors.pop(HELD_OUT + name) for name in (X, Y))

@@ -58,7 +58,7 @@ class CLIB(MemoryOnly):
         return groups
 
     def after_step(self, step: Step) -> None:
-        """Every so many steps, credit the drawn samples with the change of the memory's loss."""
+        """Every `period` steps, credit the drawn samples with the change of the memory's loss."""
         if step.number % self.period or not len(step.memory):
             return
         losses = memory_losses(step)

@@ -85,7 +85,7 @@ class E2E(TaskwiseMethod):
         return yes_or_no(columns / self.temperature, (targets / self.temperature).softmax(1))
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Balanced fine-tuning from the second task on, then fill the memory anew."""
+        """From the second task on, balanced fine-tuning; then refill the memory."""
         assert data is not None
         if self.old_network is not None:
             with learning_rate(learner.optimizer, self.fine_tune_lr):

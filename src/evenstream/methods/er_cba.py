@@ -146,7 +146,7 @@ class ERCBA(Method):
         return total
 
     def has_started(self, step: Step) -> bool:
-        """Whether the adaptor learns already; once it does, it goes on."""
+        """Whether the adaptor has started to learn; it never stops again."""
         if self.start == "old-class" and STARTED not in self.tensors:
             counts = pad_classes(step.memory.class_counts, step.n_classes).clone()
             counts[step.incoming.y] = 0

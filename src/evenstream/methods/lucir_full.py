@@ -105,7 +105,7 @@ class LUCIRFull(TaskwiseMethod):
                 step.network.head.weight[: len(frozen)] = frozen
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Fine-tune the head, if asked to; then fill the memory anew."""
+        """Fine-tune the head, if asked to; then refill the memory."""
         assert data is not None
         if self.old_network is not None:
             with learning_rate(learner.optimizer, self.fine_tune_lr):

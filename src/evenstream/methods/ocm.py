@@ -133,7 +133,9 @@ class OCM(TwoViews):
 
 
 def turned(rows: Rows, n_classes: int) -> Rows:
-    """Images in sixteen orientations, with a label for each; what is no image stays as it is."""
+    """Images in sixteen orientations, with a label for each; inputs that are not images stay as
+    they are.
+    """
     if rows.raw.dim() != 4 or isinstance(rows.preprocess, Latents):
         return rows
     y = pseudo_labels(rows.y, n_classes)

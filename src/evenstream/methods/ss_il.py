@@ -55,7 +55,7 @@ class SSIL(Method):
         return frozenset({"boundaries"} if self.groups == "task" else ())
 
     def make_teacher(self) -> Teacher:
-        """Renewed every so many steps, or at task ends."""
+        """Renewed every `refresh` steps, or at task ends."""
         return PeriodicTeacher(self.refresh) if self.refresh else TaskEndTeacher()
 
     def loss(self, step: Step) -> Tensor:

@@ -60,7 +60,7 @@ class PriorEstimator:
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on exactly here, as tensors and plain values."""
+        """Everything needed to continue exactly here, as tensors and plain values."""
         raise NotImplementedError
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class SlidingWindow(PriorEstimator):
         return self._counts, tuple(self._batches)
 
     def restore(self, mark: Any) -> None:
-        """The counts and batches of then."""
+        """Put back saved counts and batches."""
         self._counts, batches = mark
         self._batches = deque(batches)
 
@@ -147,7 +147,7 @@ class _WeightVector(PriorEstimator):
         return self._weights
 
     def restore(self, mark: Any) -> None:
-        """The weights of then."""
+        """Put back saved weights."""
         self._weights = mark
 
     def weights(self) -> Tensor:

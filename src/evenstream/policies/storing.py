@@ -55,7 +55,7 @@ class Storing:
         raise NotImplementedError
 
     def forgotten(self, memory: Memory, before: Tensor) -> None:
-        """Samples have just left the memory; it had so many of each class `before`."""
+        """Samples have just left the memory, which had `before` of each class."""
 
 
 class Reservoir(Storing):
@@ -134,7 +134,7 @@ class ClassBalanced(Storing):
     def gives_way(
         self, label: int, counts: Counts, capacity: int, drawn: float, room: bool
     ) -> int | None:
-        """The class of which a sample gives way to a newcomer; any, if there is room.
+        """The class that gives up a sample for a newcomer; any, if there is room.
 
         None keeps the newcomer out. `drawn` is uniform in 0..1.
         """

@@ -200,7 +200,7 @@ def _usable(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(metrics: dict[str, Any]) -> str | None:
-    """Say why metrics cannot be shown; `None` if they can, or the run goes on."""
+    """Say why metrics cannot be shown; `None` if they can, or if the run is not over."""
     written = metrics.get("format")
     if written != METRICS_FORMAT:
         return f"metrics.json has format {written!r}; this version reads {METRICS_FORMAT}"

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Series:
-    """The seeds of one method brought together.
+    """All seeds of one method.
 
     Attributes:
         name: the method.

@@ -82,6 +82,6 @@ class Blurry(ClassGroups):
 
 
 def _in_turn(classes: Indices, n_tasks: int) -> list[Indices]:
-    """Equally many classes for each task; the last one takes the remainder, too."""
+    """Equally many classes for each task; the last one also takes the remainder."""
     each = len(classes) // n_tasks
     return np.split(classes, [each * number for number in range(1, n_tasks)])

@@ -19,7 +19,7 @@ _POINTS = 3000
 
 @dataclass(frozen=True, kw_only=True)
 class Gradual(ClassGroups):
-    """Groups of classes fade into each other; nobody is told where.
+    """Groups of classes fade into each other, without boundaries.
 
     Time runs from 0 to the number of groups. At time u, group i has the weight
     rise(u - i) - rise(u - i - 1), where `rise` goes from 0 to 1 around 0: the weights of all groups

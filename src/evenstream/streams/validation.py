@@ -14,7 +14,7 @@ from evenstream.streams.stream import stream_generator
 
 
 def with_validation(dataset: Dataset, percentage: int, seed: int) -> Dataset:
-    """The data set with so many percent of each class held out from training, to be tested on.
+    """The data set with this percentage of each class held out from training, for testing.
 
     Nothing of the test samples is left. A class keeps at least one sample to train on and, if it
     has two, gives at least one.

@@ -194,7 +194,7 @@ class Contest(InferenceRule):
                 form.drop_rows()
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """Log-probabilities by whoever is asked."""
+        """Log-probabilities of the contestant that is asked."""
         asked: Asked = prepared
         rows, n_classes = outputs.x.flatten(1), outputs.logits.shape[1]
         if asked.form is None:
@@ -205,7 +205,7 @@ class Contest(InferenceRule):
 
     @property
     def weighs_classes(self) -> bool:
-        """As whoever is asked does."""
+        """As the contestant that is asked does."""
         form = self.forms.get(self.best())
         return form is None or form.weighs_classes
 

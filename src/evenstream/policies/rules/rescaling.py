@@ -55,7 +55,7 @@ class Rescaled(InferenceRule):
         self.tensors[OLD] = torch.tensor(old)
 
     def on_epoch_start(self, learner: LearnerState) -> None:
-        """Sum up anew."""
+        """Start the sums over."""
         for name in (OWN, TOP):
             self.tensors.pop(name, None)
 

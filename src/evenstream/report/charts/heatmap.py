@@ -22,7 +22,7 @@ _LEAST = 20  # pixels of a cell below which it has neither a gap nor a number
 
 
 def matrix_size(n_tasks: int) -> Size:
-    """Return the width and height in CSS pixels of a heat map for so many tasks."""
+    """Return the width and height in CSS pixels of a heat map for this many tasks."""
     side = n_tasks * _cell(n_tasks)
     return (
         round(side + _MARGINS.left + _MARGINS.right),

@@ -77,5 +77,5 @@ def dashes(series: Drawn) -> tuple[float, ...]:
 
 
 def line_style(series: Drawn) -> Any:
-    """Return a method's dashes as matplotlib wants them."""
+    """Return a method's dashes in matplotlib's form."""
     return (0, dashes(series)) if dashes(series) else "-"

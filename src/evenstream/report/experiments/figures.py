@@ -134,7 +134,7 @@ def _short(key: str) -> str:
 def _trade_off(
     measured: Sequence[Measured], times: Mapping[Cell, float], salt: str
 ) -> Iterator[_Parts]:
-    """A figure for each stream and whatever else is no number: a line joins numbers only."""
+    """A figure for each stream and every other setting that is not a number; lines join numbers."""
     accurate = [each for each in measured if each.metric.name == "A_T" and each.cell in times]
     methods = _methods(each.cell for each in accurate)
     groups: dict[tuple[tuple[str, Value], ...], list[Measured]] = {}
@@ -268,7 +268,7 @@ def _last_rows(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
 
 
 def _series(cells: Mapping[Cell, Seeds]) -> Iterator[tuple[str, list[Series]]]:
-    """The runs of cells that differ in their method only, brought together by method.
+    """The runs of cells that differ only in their method, grouped by method.
 
     Methods may have been given different numbers of tasks, which no chart can show together: each
     number then has its own. With what is common to the runs, for the title.

@@ -81,7 +81,7 @@ def _tabular(table: Table) -> list[str]:
 
 
 def _long(table: Table, caption: list[str]) -> list[str]:
-    """A table that goes on over pages."""
+    """A table that may span pages."""
     table = _brief(table)
     heads = [r"\toprule", _line(table.columns), r"\midrule"]
     return [
