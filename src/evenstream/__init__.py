@@ -14,7 +14,7 @@ from evenstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from evenstream import encoders, methods, networks, streams
-    from evenstream.core import heads
+    from evenstream.core import edits, heads
     from evenstream.core.heads import register_head
     from evenstream.core.optimizers import register_optimizer
     from evenstream.core.state import LearnerState
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         EvenstreamError,
         EvenstreamWarning,
         LearningWarning,
+        LostTicket,
         MetricWarning,
         NotLearning,
         TrackingWarning,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 logging.getLogger("evenstream").addHandler(logging.NullHandler())  # quiet unless asked
 
 _MODULES = {
+    "edits": "evenstream.core.edits",
     "encoders": "evenstream.encoders",
     "heads": "evenstream.core.heads",
     "methods": "evenstream.methods",
@@ -69,6 +71,7 @@ _HOME = {
     "LearnerState": "evenstream.core.state",
     "LearningWarning": "evenstream.errors",
     "LogitAdjustedSoftmax": "evenstream.policies.criteria",
+    "LostTicket": "evenstream.errors",
     "Method": "evenstream.methods",
     "MetricWarning": "evenstream.errors",
     "NotLearning": "evenstream.errors",
@@ -102,6 +105,7 @@ __all__ = [
     "LearnerState",
     "LearningWarning",
     "LogitAdjustedSoftmax",
+    "LostTicket",
     "Method",
     "MetricWarning",
     "NotLearning",
@@ -111,6 +115,7 @@ __all__ = [
     "TableEncoder",
     "TrackingWarning",
     "WorkerWarning",
+    "edits",
     "encoders",
     "follow",
     "heads",

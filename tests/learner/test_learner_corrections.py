@@ -236,6 +236,22 @@ def test_the_last_class_may_go_and_all_begins_again():
         assert learner.labels == ["b", "c"]
 
 
+@pytest.mark.parametrize("method", ["auto", "slda", "ranpac:width=40", "er-las@ncm"])
+def test_all_samples_may_go_and_learning_goes_on(method):
+    model = "identity" if method.split(":")[0] in ("slda", "ranpac") else "mlp"
+    learner = Learner(method, model, memory=30, dtype="float32")
+    x, labels = rows(300)
+    for first in range(0, 300, 50):
+        learner.learn(x[first : first + 50], labels[first : first + 50])
+    for label in learner.labels:
+        learner.forget(label=label)
+    assert not len(learner.memory) and len(learner.predict(x[:3], reject=0.1)) == 3
+    learner = Learner.from_bytes(learner.to_bytes())
+    for part in (slice(0, 20), slice(20, 40)):
+        learner.learn(x[part], labels[part])
+    assert np.isfinite(learner.predict_proba(x)).all()
+
+
 def test_a_correction_that_fails_leaves_no_trace():
     learner, _, _ = taught("er-las@ema", momentum=0.9)
     before = learner.fingerprint()

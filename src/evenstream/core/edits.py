@@ -170,3 +170,8 @@ class SlotIndices(Follows):
 def by_name(follows: Mapping[str, Follows]) -> Mapping[str, Follows]:
     """What tensors are, for `follows` and `stored` of a class: nobody changes it by mistake."""
     return MappingProxyType(dict(follows))
+
+
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion in an editor."""
+    return __all__

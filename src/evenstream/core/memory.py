@@ -163,7 +163,7 @@ class Memory:
                 raise InputError(
                     f"the memory keeps {name!r} with its samples, and nobody says what becomes of "
                     "it when classes or samples go: declare it in `stored` of the method, or in "
-                    "`follows` of the storing policy (evenstream.core.edits)"
+                    "`follows` of the storing policy (evenstream.edits)"
                 )
 
     def _count(self) -> None:

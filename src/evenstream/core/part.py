@@ -55,7 +55,7 @@ class Part:
     moves_weights: ClassVar[bool] = False
     """Whether `after_step` changes its modules' weights in place (moving averages)."""
     follows: ClassVar[Mapping[str, Follows]] = {}
-    """What its tensors and modules are, by name (`evenstream.core.edits`), so that they follow when
+    """What its tensors and modules are, by name (`evenstream.edits`), so that they follow when
     classes are merged or removed, or stored samples forgotten. Classifiers and heads need no entry.
     A learner whose part has something else that is not named here refuses to do that."""
     may_refuse_late: ClassVar[bool] = False
@@ -159,7 +159,7 @@ class Part:
             raise InputError(
                 f"{type(self).__name__} keeps {name!r} and does not say what becomes of it when "
                 f"classes or stored samples go: declare it, as in follows = "
-                f"{{{name!r}: PerClass()}} or WHOLE (evenstream.core.edits)"
+                f"{{{name!r}: PerClass()}} or WHOLE (evenstream.edits)"
             )
         return found
 

@@ -42,7 +42,7 @@ class Storing:
     """Decides where rows go; the learner writes them."""
 
     follows: ClassVar[Mapping[str, Follows]] = {}
-    """What its counters and fields in the memory are (`evenstream.core.edits`)."""
+    """What its counters and fields in the memory are (`evenstream.edits`)."""
     may_refuse_late: ClassVar[bool] = True
     """Whether `place` may refuse rows, after the weights were updated: they must be put back."""
 

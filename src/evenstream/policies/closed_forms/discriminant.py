@@ -72,6 +72,8 @@ class Discriminant(FromFirstRows):
 
         This is the relative Mahalanobis distance (Ren et al., 2021), up to the sign.
         """
+        if not self.rows_taken:  # all were forgotten
+            return torch.zeros(len(features), dtype=torch.float64, device=features.device)
         solution, sums = self.solution(), self.all_sums()
         if solution.whiten is None:
             solution = discriminant(sums, self.shrinkage, self.target)

@@ -229,6 +229,8 @@ class ProjectedRidge(RandomFeatures):
 
     def familiarity(self, features: Tensor) -> Tensor:
         """The highest score in units of its standard deviation."""
+        if not self.rows_taken:  # all were forgotten
+            return torch.zeros(len(features), dtype=torch.float64, device=features.device)
         follows = self.is_dear and self.any_added
         return self._sureness(*(self._predicted if follows else self._predicted_anew)(features))
 
