@@ -46,12 +46,11 @@ def test_every_method_has_a_las_form_or_says_why_not():
 @pytest.mark.parametrize("name", ADJUSTABLE)
 def test_tau_zero_is_the_plain_method_bit_for_bit(name):
     stream = toy_stream(14, classes=6)
-    plain, zero, one = (
+    plain, zero = (
         feed_tasks(make_learner(spec, model=Backbone(dropout=0), memory=16), stream)
-        for spec in (name, f"{name}-las:tau=0", f"{name}-las")
+        for spec in (name, f"{name}-las:tau=0")
     )
-    assert same(parameters(plain), parameters(zero))
-    assert not same(parameters(plain), parameters(one))
+    assert same(parameters(plain), parameters(zero))  # tau=1 differs: `check_las_form_differs`
 
 
 @pytest.mark.parametrize("name", ADJUSTABLE)
