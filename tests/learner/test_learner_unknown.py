@@ -296,3 +296,18 @@ def test_costs_that_make_no_sense_are_refused(two, costs, said):
 def test_costs_of_nothing_are_refused(two):
     with pytest.raises(InputError, match="all be zero"):
         two.predict(blobs(2)[0], costs=np.zeros((len(two.labels),) * 2))
+
+
+def test_stored_rows_are_looked_at_again_once_there_are_many_more(taught):
+    """Then no score is older than the last time."""
+    assert taught.calibration.steps[taught.calibration.steps > 0].min() > 1
+    ridge = taught.composition.rule.forms["ranpac"]
+    strength, level = taught.calibration.scale.tolist()
+    assert strength == ridge.familiarity_scale[0] and abs(level - ridge.familiarity_scale[1]) <= 1
+
+
+def test_without_stored_rows_scores_are_kept_as_long_as_the_penalty_is():
+    learner = small("ranpac:width=30,ridge=1", "identity")
+    for seed in range(30):
+        learner.learn(*blobs(8, seed=seed))
+    assert int(learner.calibration.counts.sum()) > 200

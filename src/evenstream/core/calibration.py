@@ -29,7 +29,7 @@ class Calibration:
         """When that was; 0 where there is none yet."""
         self.counts = torch.zeros(0, dtype=torch.int64)
         """How many scores each class has had."""
-        self.scale = torch.zeros((), dtype=torch.float64)
+        self.scale = torch.zeros(2, dtype=torch.float64)
         """What the scores are in units of: those of another scale cannot be compared."""
 
     def add(self, scores: Tensor, labels: Tensor, step: int) -> None:
@@ -48,9 +48,10 @@ class Calibration:
             counts[label] += 1
         self.scores, self.steps, self.counts = kept, steps, counts
 
-    def begin(self, scale: float) -> None:
-        """Forget all scores: those to come are on another scale."""
-        self.restore({**Calibration().mark(), "scale": torch.tensor(scale, dtype=torch.float64)})
+    def change_scale(self, scale: tuple[float, float], *, forget: bool) -> None:
+        """Scores to come are on another scale; forget those so far if the others are far off."""
+        kept = Calibration().mark() if forget else {}
+        self.restore({**kept, "scale": torch.tensor(scale, dtype=torch.float64)})
 
     def threshold(self, share: float) -> float:
         """What at most this share of rows of known classes stays below.
@@ -80,10 +81,8 @@ class Calibration:
 
     def regroup(self, classes: Regrouping) -> None:
         """The scores of classes that stay; a class that another is merged into keeps its own."""
-        entries = {
-            name: classes.entries(values) for name, values in vars(self).items() if values.ndim
-        }
-        self.restore(entries)
+        by_class = ("scores", "steps", "counts")
+        self.restore({name: classes.entries(getattr(self, name)) for name in by_class})
 
     def compact(self, slots: Compaction) -> None:
         """Nothing is kept by stored sample."""
@@ -98,8 +97,8 @@ class Calibration:
             return self.restore(Calibration().mark())
         found = {name: state[name].cpu().clone() for name in vars(self)}
         scores, steps, counts, scale = (found[name] for name in vars(self))
-        if scale.shape != () or scale.dtype != torch.float64:
-            raise ValueError("its scale is not a number")
+        if scale.shape != (2,) or scale.dtype != torch.float64:
+            raise ValueError("its scale is not a pair of numbers")
         if counts.ndim != 1 or len(counts) > classes or counts.dtype != torch.int64:
             raise ValueError(f"its counts are not those of {classes} classes")
         for values in (scores, steps):

@@ -290,12 +290,17 @@ class Engine(LearnerState):
         fair = rows.y < step.known
         if not due or step.again or not bool(fair.any()):
             return
-        if rule.familiarity_scale != float(kept.scale):
-            kept.begin(rule.familiarity_scale)
-            groups = [step.fetch(torch.arange(len(self.memory), device=self.memory.device))]
-        else:
-            groups = [group for group in step.groups if group.slots is not None]
+        groups = [group for group in step.groups if group.slots is not None]
         with self.passes.set_aside(), evaluation_mode(step.network):
+            scale, before = rule.familiarity_scale, tuple(kept.scale.tolist())
+            if scale != before:  # all that is stored is looked at again, if that can be done
+                stored = step.fetch(torch.arange(len(self.memory), device=self.memory.device))
+                told = (
+                    len(stored) > 0
+                    and rule.familiarity_left_out(stored.take(torch.tensor([0]))) is not None
+                )
+                kept.change_scale(scale, forget=told or scale[0] != before[0])
+                groups = [stored] if told else groups
             out = OutputsOnDemand(step.network, rows.plain(), step.n_classes)
             prepared = rule.prepare_for_step(self._context(step.network))
             found = rule.familiarity_for_step(out, prepared)

@@ -310,9 +310,9 @@ class ClosedForm(Part):
         raise NotImplementedError
 
     @property
-    def familiarity_scale(self) -> float:
-        """Scores before and after this number has changed cannot be compared."""
-        return 0.0
+    def familiarity_scale(self) -> tuple[float, float]:
+        """Scores before and after this has changed cannot be compared."""
+        return 0.0, 0.0
 
     def familiarity_for_step(self, features: Tensor) -> Tensor | None:
         """The same before rows are taken in; None where it would cost too much just now."""

@@ -19,6 +19,8 @@ STRENGTHS = tuple(10 ** (power / 2) for power in range(-8, 5))
 """Candidates for the weight of the penalty, in units of a random feature's mean sum of squares."""
 NOTHING = 1e-12
 """Eigenvalues below this share of the largest are rounding errors."""
+GROWTH = 1.25
+"""By how much there must be more rows before old scores of familiarity say nothing any more."""
 SHARPNESS, FOR_EACH_CLASS = 4.0, 2.5
 """Regression on one-hot labels estimates probabilities, but not between 0 and 1. They are made of
 its scores by softmax, times this much and so much more for the logarithm of the number of classes:
@@ -248,13 +250,15 @@ class ProjectedRidge(RandomFeatures):
         return self._sureness(*self._left_out(features, labels, weights))
 
     @property
-    def familiarity_scale(self) -> float:
-        """The penalty, which the variance goes by."""
-        return float(self.tensors[self.SOLVED][2]) if self.SOLVED in self.tensors else 0.0
+    def familiarity_scale(self) -> tuple[float, float]:
+        """The penalty, which the variance goes by, and roughly the number of rows."""
+        strength = float(self.tensors[self.SOLVED][2]) if self.SOLVED in self.tensors else 0.0
+        return strength, float(math.floor(math.log(max(self.rows_taken, 1), GROWTH)))
 
     def familiarity_for_step(self, features: Tensor) -> Tensor | None:
         """Before any rows are added, only where the solution for steps is not behind."""
-        return self.familiarity(features) if self.any_added or self._is_fresh else None
+        behind = self.is_dear and not self.any_added and not self._is_fresh
+        return None if behind else self.familiarity(features)
 
     @property
     def _is_fresh(self) -> bool:

@@ -221,9 +221,9 @@ class Contest(InferenceRule):
         return super().familiarity(outputs, prepared)
 
     @property
-    def familiarity_scale(self) -> float:
+    def familiarity_scale(self) -> tuple[float, float]:
         """That of `ranpac`."""
-        return self.forms["ranpac"].familiarity_scale if self._flat else 0.0
+        return self.forms["ranpac"].familiarity_scale if self._flat else super().familiarity_scale
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
         """The same, as cheap as steps must be."""

@@ -87,9 +87,9 @@ class InferenceRule(Part):
         return (scores.max(1).values - finite.nanmean(1)).nan_to_num(nan=0.0)
 
     @property
-    def familiarity_scale(self) -> float:
-        """Scores before and after this number has changed cannot be compared."""
-        return 0.0
+    def familiarity_scale(self) -> tuple[float, float]:
+        """Scores before and after this has changed cannot be compared."""
+        return 0.0, 0.0
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
         """The same before rows are learned; None where it would cost too much just now."""

@@ -42,7 +42,7 @@ class Solved(InferenceRule):
         return super().familiarity(outputs, prepared)
 
     @property
-    def familiarity_scale(self) -> float:
+    def familiarity_scale(self) -> tuple[float, float]:
         """That of the form."""
         return self.form.familiarity_scale
 
