@@ -236,7 +236,7 @@ def test_the_last_class_may_go_and_all_begins_again():
         assert learner.labels == ["b", "c"]
 
 
-@pytest.mark.parametrize("method", ["auto", "slda", "ranpac:width=40", "er-las@ncm"])
+@pytest.mark.parametrize("method", ["er@contest:width=50", "slda", "ranpac:width=40", "er-las@ncm"])
 def test_all_samples_may_go_and_learning_goes_on(method):
     model = "identity" if method.split(":")[0] in ("slda", "ranpac") else "mlp"
     learner = Learner(method, model, memory=30, dtype="float32")
@@ -375,7 +375,7 @@ def test_forget_wants_to_know_what(arguments):
 
 def test_a_reservoir_stays_uniform_when_samples_are_forgotten():
     """Of 40 samples, some are forgotten, 60 more come: all that are left are stored as often."""
-    runs, capacity, gone = 300, 10, range(0, 40, 4)
+    runs, capacity, gone = 200, 10, range(0, 40, 4)
     stored = torch.zeros(100)
     generator = torch.Generator().manual_seed(0)
     for _ in range(runs):
@@ -401,8 +401,8 @@ def test_a_reservoir_stays_uniform_when_samples_are_forgotten():
     left = [n for n in range(100) if n not in gone]
     share = stored[left] / runs
     expected = capacity / len(left)
-    assert abs(share[:30].mean() - expected) < 0.012
-    assert abs(share[30:].mean() - expected) < 0.012
+    assert abs(share[:30].mean() - expected) < 0.015
+    assert abs(share[30:].mean() - expected) < 0.015
     assert (share - expected).abs().max() < 5 * (expected * (1 - expected) / runs) ** 0.5
 
 
@@ -440,7 +440,7 @@ def exact_scores(learner, x):
 
 
 @pytest.mark.parametrize("method", FORMS)
-@pytest.mark.parametrize("count", [200, 700])
+@pytest.mark.parametrize("count", [200, 400])
 def test_closed_forms_forget_exactly(method, count):
     """Within 1e-9 of never having seen the rows, those that wait in a block and those summed up."""
     x, labels = rows(count)

@@ -123,6 +123,11 @@ def test_ids_go_with_tickets_and_forgetting_takes_both():
     assert X[4].tobytes() not in learner.to_bytes()
 
 
+def test_ids_of_a_question_are_one_for_each_row():
+    with pytest.raises(InputError, match="2 rows but 3 ids"):
+        make_learner("er-las").ask(X[:2], ids=[1, 2, 3])
+
+
 def test_texts_and_tables_wait_as_they_were_given():
     def numbers(texts):
         return np.array([[len(text), text.count("a"), 1.0] for text in texts], np.float32)

@@ -405,7 +405,6 @@ class Learner(Engine):
         the next save on. `limit_tickets` says how many are kept, and for how many steps.
         `ids` as in `learn`; all else is for `predict`.
         """
-        row_digests = row_ids(ids, len(x)) if ids is not None else None
         if self.table is None and (is_frame(x) or isinstance(x, TableRows)):
             raise InputError(
                 "there was no table yet that would tell how columns are read; learn from one "
@@ -417,6 +416,7 @@ class Learner(Engine):
                 f"inputs have shape {kind_of(batch).shape} each, but those that wait for their "
                 f"labels have {self.tickets.kind.shape}"
             )
+        row_digests = row_ids(ids, len(batch))
         labels = self.predict(x, **how)
         return Answers(labels, self.tickets.give(batch, row_digests, self.step))
 
