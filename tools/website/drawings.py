@@ -184,7 +184,7 @@ DRAWINGS = {
             "memory": Box(1, 0, "memory, equal\nshares of classes", "memory"),
             "net": Box(2, 0, "network"),
             "loss": Box(3, 0, "cross-entropy,\nor LAS", "loss"),
-            "worth": Box(2, 1.2, "importance: how\nmuch a row helped"),
+            "worth": Box(1, 1.3, "importance: how\nmuch a row helped"),
         },
         (
             Arrow("in", "memory", dashed=True),

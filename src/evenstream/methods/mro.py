@@ -22,7 +22,7 @@ class MemoryOnly(Method):
     trains_on_incoming = False
 
     rows: Count = 0
-    """Replayed rows in each step; 0 means as many as ER trains on, b + m (no paper says)."""
+    """Replayed rows in each step; 0 means as many as ER uses, b + m (the paper does not say)."""
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """A draw from memory as large as ER's whole batch."""
