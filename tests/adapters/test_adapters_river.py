@@ -64,7 +64,7 @@ def test_the_checks_that_are_skipped_are_among_those_there_are():
 
 def test_it_is_the_learner_fed_with_a_column_for_each_feature_and_some_to_spare():
     model = taught(small(spare=2))
-    learner = Learner(model="mlp-norm", memory=30, lr=0.1, seed=0, dtype="float32")
+    learner = Learner("er-las", "mlp-norm", memory=30, lr=0.1, seed=0, dtype="float32")
     for x, y in ROWS:
         learner.learn([[x["a"], x["b"], x["c"], 0, 0]], [y])
     assert model.learner.fingerprint() == learner.fingerprint()
@@ -118,7 +118,7 @@ def test_learn_many_makes_one_step_with_all_rows(library):
         frame, series = pa.Table.from_pylist(x), pa.chunked_array([labels])
     model = small(spare=0)
     model.learn_many(frame, series)
-    learner = Learner(model="mlp-norm", memory=30, lr=0.1, seed=0, dtype="float32")
+    learner = Learner("er-las", "mlp-norm", memory=30, lr=0.1, seed=0, dtype="float32")
     learner.learn([list(row.values()) for row in x], labels)
     assert model.learner.fingerprint() == learner.fingerprint()
     many, one = model.predict_many(frame), [model.predict_one(row) for row in x]
@@ -129,7 +129,8 @@ def test_learn_many_makes_one_step_with_all_rows(library):
 
 
 def test_weights_are_the_learners():
-    model, learner = small(spare=0), Learner(model="mlp-norm", memory=30, lr=0.1, dtype="float32")
+    model = small(spare=0)
+    learner = Learner("er-las", "mlp-norm", memory=30, lr=0.1, dtype="float32")
     for i, (x, y) in enumerate(ROWS):
         model.learn_one(x, y, w=1 + i % 2)
         learner.learn([list(x.values())], [y], weights=[1 + i % 2])
