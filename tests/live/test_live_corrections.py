@@ -72,6 +72,18 @@ def test_saves_are_rewritten_and_the_place_in_the_stream_stays(tmp_path):
     assert metrics["batches"] == 24 and metrics["corrections"] == 1
 
 
+def test_a_followed_learner_is_loaded_corrected_and_saved(tmp_path, monkeypatch):
+    """The place in the stream is saved beside it, however the folder is called."""
+    follow(fresh(), stream()[:9], tmp_path / "plant")
+    monkeypatch.chdir(tmp_path)
+    learner = Learner.load("plant")
+    learner.rename("class 0", "zero")
+    learner.save(tmp_path / "plant")
+    assert follow(fresh(), stream(), tmp_path / "plant")["batches"] == 24
+    learner.save("elsewhere")
+    assert "live" not in read_checkpoint(tmp_path / "elsewhere")
+
+
 def test_without_saves_the_one_before_still_holds_it(tmp_path):
     learner = fresh()
     x, labels, ids = with_ids()[0]

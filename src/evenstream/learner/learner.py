@@ -769,16 +769,17 @@ class Learner(Engine):
 
     def _write(self, folder: Path, *, alone: bool = False) -> Path:
         """Save, with the place in streams that was saved beside it in the same folder."""
-        beside = self._beside() if folder == self._folder else {}
+        place = folder.resolve()
+        beside = self._beside() if place == self._folder else {}
         written = write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
-        if folder != self._folder:
-            self._folder, self._beside = folder, dict
+        if place != self._folder:
+            self._folder, self._beside = place, dict
         return written
 
     @contextmanager
     def kept_by(self, folder: Path, beside: Callable[[], dict[str, Any]]) -> Iterator[None]:
         """Somebody else saves it into a folder for a while, with something beside it."""
-        self._folder, self._beside, self._followed = folder, beside, True
+        self._folder, self._beside, self._followed = folder.resolve(), beside, True
         try:
             yield
         finally:
@@ -798,7 +799,7 @@ class Learner(Engine):
         folder = given_path("saves", saves)
         if not has_checkpoint(folder):
             raise InputError(f"there are no saves in {folder}")
-        return folder
+        return folder.resolve()
 
     def export(self, path: str | Path) -> Path:
         """Export everything that prediction needs, from raw inputs to probabilities, to one file.
@@ -832,7 +833,7 @@ class Learner(Engine):
         def build(state: dict[str, Any]) -> Learner:
             learner = cls.from_state(state, model, device=device, **parts)
             beside = {name: state[name] for name in (LIVE,) if name in state}
-            learner._folder, learner._beside = folder, lambda: beside
+            learner._folder, learner._beside = folder.resolve(), lambda: beside
             return learner
 
         return restore(folder, build)
