@@ -141,7 +141,8 @@ def _mean(runs: list[PackedRun], metric: str) -> str:
 def _results_text(rows: list[list[str]]) -> str:
     if not rows:
         return "No runs are stored for this method."
-    header = ["method", "stream", "network", "memory", "lr", "epochs", "A_T %", "F_T", "seeds", ""]
+    settings = ["method", "stream", "network", "memory", "lr", "epochs"]
+    header = [*settings, "A_T %", "F_T", "seeds", "file"]
     about = (
         "Means over seeds, ± the standard deviation. Only rows with the same stream, network, "
         "memory and file can be compared; a single seed may be off by several points. "
