@@ -14,7 +14,7 @@ from evenstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from evenstream import encoders, methods, networks, streams
-    from evenstream.core import edits, heads
+    from evenstream.core import drift, edits, heads
     from evenstream.core.heads import register_head
     from evenstream.core.optimizers import register_optimizer
     from evenstream.core.state import LearnerState
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evenstream.errors import (
         DamageWarning,
         DataWarning,
+        DriftWarning,
         EvenstreamError,
         EvenstreamWarning,
         LearningWarning,
@@ -50,6 +51,7 @@ logging.getLogger("evenstream").addHandler(logging.NullHandler())  # quiet unles
 
 _MODULES = {
     "edits": "evenstream.core.edits",
+    "drift": "evenstream.core.drift",
     "encoders": "evenstream.encoders",
     "heads": "evenstream.core.heads",
     "methods": "evenstream.methods",
@@ -64,6 +66,7 @@ _HOME = {
     "CrossEntropy": "evenstream.policies.criteria",
     "DamageWarning": "evenstream.errors",
     "DataWarning": "evenstream.errors",
+    "DriftWarning": "evenstream.errors",
     "EvenstreamError": "evenstream.errors",
     "EvenstreamWarning": "evenstream.errors",
     "Frozen": "evenstream.learner.frozen",
@@ -98,6 +101,7 @@ __all__ = [
     "CrossEntropy",
     "DamageWarning",
     "DataWarning",
+    "DriftWarning",
     "EvenstreamError",
     "EvenstreamWarning",
     "Frozen",
@@ -115,6 +119,7 @@ __all__ = [
     "TableEncoder",
     "TrackingWarning",
     "WorkerWarning",
+    "drift",
     "edits",
     "encoders",
     "follow",

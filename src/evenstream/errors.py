@@ -76,6 +76,10 @@ class NotLearning(LearningWarning):
     """A learner seems to learn nothing; the message says what to try."""
 
 
+class DriftWarning(EvenstreamWarning):
+    """The stream has changed: accuracy, loss or inputs are not what they were."""
+
+
 class DataWarning(EvenstreamWarning):
     """Samples that were left out, or features that share a place."""
 

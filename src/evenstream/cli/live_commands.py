@@ -139,6 +139,7 @@ def learn(
     size: Annotated[int | None, _new("INT", 64)] = None,
     corrupt: Literal["stop", "skip"] = "stop",
     again: tyro.conf.FlagCreatePairsOff[bool] = False,
+    drift: tyro.conf.FlagCreatePairsOff[bool] = False,
     patience: float = 10.0,
     checkpoint_every: int = 500,
     device: Saved = None,
@@ -171,6 +172,7 @@ def learn(
         size: Height and width that images are resized to; for a new learner.
         corrupt: What to do with rows and images that cannot be used: stop, or skip and count them.
         again: Learn data once more that has been learned already.
+        drift: Warn when accuracy, loss or inputs change, from now on (needs evenstream[river]).
         patience: How many seconds rows from standard input wait for a full batch.
         checkpoint_every: Steps between saves.
         device: cpu, cuda, cuda:1, ...
@@ -178,6 +180,7 @@ def learn(
     """
     from evenstream.checkpoint import has_checkpoint
     from evenstream.cli.screen import Screen
+    from evenstream.core.drift import Adwin
     from evenstream.live import follow
     from evenstream.live.display import Display, summary
     from evenstream.live.learner_folder import read_learner
@@ -210,6 +213,8 @@ def learn(
         if learner is None:
             _tell_columns(data)
         learner = learner or new.make(data.is_image, device)
+        if drift and learner.drift is None:
+            learner.drift = Adwin()
         data.batch = learner.options.batch
         data.shuffle(learner.options.seed)
         name = data.name_in(streams, again=again)

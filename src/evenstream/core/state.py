@@ -13,6 +13,7 @@ from evenstream.augment import Preprocess
 from evenstream.core.calibration import Calibration
 from evenstream.core.classifier import Classifier, frozen_copy
 from evenstream.core.criterion import Criterion
+from evenstream.core.drift import Drifting
 from evenstream.core.edits import Follows
 from evenstream.core.heads import Head
 from evenstream.core.inputs import InputKind
@@ -80,6 +81,7 @@ class LearnerState:
         """Inputs that were predicted and wait for their label, and counts of them."""
         self.calibration = Calibration()
         """How familiar rows looked before they were learned."""
+        self.drifting = Drifting()
 
     @property
     def pieces(self) -> dict[str, Stateful]:
@@ -95,6 +97,7 @@ class LearnerState:
             "table": self.known_table,
             "tickets": self.tickets,
             "calibration": self.calibration,
+            "drift": self.drifting,
             **parts,
         }
 

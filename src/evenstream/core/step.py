@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evenstream.core.classifier import evaluation_mode
 from evenstream.core.criterion import Reduction
+from evenstream.core.drift import Drift
 from evenstream.core.memory import ID, WEIGHT, Placement, X, Y
 from evenstream.core.outputs import Outputs, plain_batches
 from evenstream.core.rows import Rows, joint_view
@@ -44,6 +45,8 @@ class StepResult:
     """The window holds one class only, so Logit Adjusted Softmax had no gradient."""
     waiting: int = 0
     """Rows gathered so far for the next step (`accumulate`)."""
+    drift: tuple[Drift, ...] = ()
+    """Changes of the stream that were noticed (`Learner(drift=...)`)."""
 
 
 class Picks(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from evenstream.checkpoint import (
 )
 from evenstream.composition import compose, import_path
 from evenstream.core.devices import resolve_device, resolve_dtype
+from evenstream.core.drift import Adwin
 from evenstream.core.heads import Head
 from evenstream.core.ids import plain_ids, row_ids
 from evenstream.core.inputs import Batch, check_weights, kind_of
@@ -42,6 +44,7 @@ from evenstream.core.tickets import MOST, STEPS
 from evenstream.entries import entry
 from evenstream.errors import (
     CheckpointError,
+    DriftWarning,
     EvenstreamError,
     InputError,
     LearningWarning,
@@ -79,6 +82,8 @@ from evenstream.policies.rules import InferenceRule
 from evenstream.policies.storing import AtTaskEnd, Storing
 from evenstream.tabular import TableEncoder, TableRows, is_frame
 from evenstream.text import split_options
+
+log = logging.getLogger(__name__)
 
 WARN_AFTER = 20
 UNLOGGED = 1000
@@ -156,6 +161,8 @@ class Learner(Engine):
         head_size: how many classes the head has room for from the start (it grows if needed).
         weights: a file that a named network starts from (.safetensors, .pth or .pt, with
             torchvision's names); it is read with the first batch, and the head is new.
+        drift: `drift.Adwin()` watches accuracy, loss and inputs, and tells of changes by a
+            `DriftWarning`, in the step's result and to a function of yours.
     """
 
     def __init__(
@@ -187,6 +194,7 @@ class Learner(Engine):
         scope: Literal["seen", "all"] = "seen",
         head_size: int = 0,
         weights: str | Path | None = None,
+        drift: Adwin | None = None,
     ) -> None:
         decided, undecided = _training(
             model if isinstance(model, str) else None,
@@ -283,6 +291,7 @@ class Learner(Engine):
             optimizer_factory=None if isinstance(optimizer, str) else optimizer,
             undecided=undecided,
         )
+        self.drifting.begin(drift)
         self.lock = Lock()
         self._snapshots = Snapshots()
         self._single_class_run = 0
@@ -364,6 +373,16 @@ class Learner(Engine):
             raise InputError("the learner has learned from other inputs; set table before that")
         self.known_table.encoder = encoder
 
+    @property
+    def drift(self) -> Adwin | None:
+        """What watches the stream for changes; it may be set, or set to None, at any time."""
+        return self.drifting.watch
+
+    @drift.setter
+    @one_at_a_time
+    def drift(self, watch: Adwin | None) -> None:
+        self.drifting.begin(watch)
+
     def _all_optimizers(self) -> list[torch.optim.Optimizer]:
         own = [optimizer for part in self.parts for optimizer in part.optimizers.values()]
         return [self.optimizer, *own] if self.built else own
@@ -394,7 +413,7 @@ class Learner(Engine):
             raise InputError(f"{self.text} stores no samples, so there is no use for ids")
         rows = self._gathered() + len(values)
         result = self._learn(batch, values, encoder, row_digests, weights, store)
-        self._warn_if_stuck(result, rows)
+        self._tell(result, rows)
         return result
 
     @one_step_at_a_time
@@ -443,7 +462,7 @@ class Learner(Engine):
         own = row_digests if self.memory.capacity else None
         count = self._gathered() + len(values)
         result = self._learn(self.check(rows), values, None, own, weights, store, numbers)
-        self._warn_if_stuck(result, count)
+        self._tell(result, count)
         return result
 
     @one_step_at_a_time
@@ -501,7 +520,7 @@ class Learner(Engine):
         rows = self._gathered()
         with all_or_nothing(self):
             result = self._learn_pending(rows)
-        self._warn_if_stuck(result, rows)
+        self._tell(result, rows)
         return result
 
     @one_at_a_time
@@ -654,7 +673,7 @@ class Learner(Engine):
             self.finish_task(rows)
             self.progress.in_task = False
         if result is not None:
-            self._warn_if_stuck(result, gathered)
+            self._tell(result, gathered)
 
     # ---- corrections --------------------------------------------------------------------------
 
@@ -933,7 +952,12 @@ class Learner(Engine):
         """Make a step with all gathered rows; `kept` of them stay gathered if it is refused."""
         pending, self.progress.pending = self.progress.pending, []
         try:
-            return self.learn_batch(joined(pending), store)
+            batch = joined(pending)
+            result = self.learn_batch(batch, store)
+            if self.drift is None:
+                return result
+            changes = self.drifting.look(self.step, result.accuracy, result.loss, batch.rows)
+            return replace(result, drift=changes)
         except (InputError, NonFiniteLoss) as error:
             if not kept:
                 raise
@@ -949,9 +973,15 @@ class Learner(Engine):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             self.about_to_change(parameters, optimizer)
 
-    def _warn_if_stuck(self, result: StepResult, rows: int) -> None:
+    def _tell(self, result: StepResult, rows: int) -> None:
+        """Say what is odd about a step that was made."""
         if result.waiting:
             return
+        for change in result.drift:
+            log.info("%s: drift after step %d: %s", self.text, change.step, change)
+            warnings.warn(f"drift after step {change.step}: {change}", DriftWarning, stacklevel=4)
+            if self.drift is not None and self.drift.on_drift is not None:
+                self.drift.on_drift(change)
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
             warnings.warn(trouble, NotLearning, stacklevel=4)

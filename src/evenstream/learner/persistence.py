@@ -36,6 +36,8 @@ TICKETS = "tickets"
 """Where tickets are; absent if none was ever given."""
 CALIBRATION = "calibration"
 """Where in a save it is said what rejections go by; absent if there is nothing yet."""
+DRIFT = "drift"
+"""Where it is said what detectors of drift know; absent if there are none."""
 
 
 def learner_state(learner: Engine) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def learner_state(learner: Engine) -> dict[str, Any]:
     unwritten = learner.unwritten
     settings = {name: said for name, thing in unwritten.items() if (said := settings_of(thing))}
     pieces = {name: piece.state() for name, piece in learner.pieces.items()}
-    for name in (TABLE, TICKETS, CALIBRATION):
+    for name in (TABLE, TICKETS, CALIBRATION, DRIFT):
         if pieces[name] is None:  # as in all saves before there were any
             del pieces[name]
     return {
@@ -187,6 +189,8 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
             learner.tickets.load_state(state.get(TICKETS))
         with entry(CALIBRATION):
             learner.calibration.load_state(state.get(CALIBRATION), len(learner.label_map))
+        with entry(DRIFT):
+            learner.drifting.load_state(state.get(DRIFT))
         with entry("criterion"):
             learner.criterion.load_state(state["criterion"])
         for index, part in enumerate(learner.composition.parts):

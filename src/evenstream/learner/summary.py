@@ -35,6 +35,7 @@ def summary(learner: Engine) -> dict[str, str]:
         "device": f"{learner.device}, {learner.options.dtype}",
         **({"tickets": str(learner.tickets)} if learner.tickets.given else {}),
         **({"rule": "; ".join(told)} if told else {}),
+        **({"drift": learner.drifting.says()} if learner.drifting.watch else {}),
     }
 
 

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -263,6 +264,8 @@ class _Following:
                 scored = waiting + len(values)
                 self.tally.accuracy.add(round(result.accuracy * scored), scored)
             event |= {"loss": result.loss, "accuracy": result.accuracy, "rows": result.rows}
+            if result.drift:
+                event |= {"drift": [asdict(change) for change in result.drift]}
         self.tally.batches += 1
         self.place.batches += 1
         self.place.state, self.place.ended = state, False
@@ -369,6 +372,7 @@ class _Following:
             "recent_accuracy": tally.accuracy.recent,
             "train_seconds": tally.seconds,
             "streams": tally.state()["streams"],
+            **({"drift": dict(learner.drifting.found)} if learner.drift else {}),
         }
 
 

@@ -21,6 +21,7 @@ from evenstream.files import exclusive
 from evenstream.learner.front import front_identity
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import (
+    DRIFT,
     LIVE,
     learner_fingerprint,
     load_learner_state,
@@ -120,7 +121,7 @@ def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
         )
     if not (learner.built or learner.step):
         load_learner_state(learner, state)
-    elif learner.fingerprint() != learner_fingerprint({**state, "options": options}):
+    elif _fingerprint(learner, state) != learner_fingerprint({**state, "options": options}):
         if not learner.unwritten and isinstance(learner.model, str):
             Learner.from_state(state, device=learner.options.device)  # it may be a damaged one
         raise InputError(
@@ -128,3 +129,9 @@ def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
             f"{learner.step}). If another process has gone on with it meanwhile, run the command "
             "again; in a program, pass a new learner, which goes on from there, or another folder"
         )
+
+
+def _fingerprint(learner: Learner, saved: dict[str, Any]) -> str:
+    """Of a learner; that it watches for drift from now on makes it no other one."""
+    own = learner.state()
+    return learner_fingerprint({n: v for n, v in own.items() if n != DRIFT or n in saved})
