@@ -25,20 +25,25 @@ def attack(seed: int, folder: Path) -> None:
     if live(method, seed, folder / "whole", operations.watch):
         raise Failure(f"{method}: it dies without harm")
     seconds, expected = time.monotonic() - began, outcome(folder / "whole")
-    killed = 0
+    killed = number = 0
     while killed < EACH:
-        if draw.random() < 0.6:
-            at = draw.randint(1, operations.count)
-            dead = live(method, seed, folder / "cut", lambda at=at: Operations().watch(at, die))  # type: ignore[misc]
-        else:
-            dead = live(method, seed, folder / "cut", after=draw.random() * seconds)
-        killed += dead
-        if not dead:  # it is through; begin another
-            break
-    live(method, seed, folder / "cut")
-    wrong = difference(outcome(folder / "cut"), expected)
-    if wrong:
-        raise Failure(f"{method}, killed {killed} times: {wrong}")
+        place, number = folder / f"cut-{number}", number + 1
+        while killed < EACH and _hit(method, seed, place, draw, operations.count, seconds):
+            killed += 1
+        live(method, seed, place)
+        wrong = difference(outcome(place), expected)
+        if wrong:
+            raise Failure(f"{method}, killed {killed} times: {wrong}")
+
+
+def _hit(
+    method: str, seed: int, place: Path, draw: random.Random, operations: int, seconds: float
+) -> bool:
+    """Kill one life at a random moment, or right before it changes a file; False: it was over."""
+    if draw.random() < 0.4:
+        return live(method, seed, place, after=draw.random() * seconds)
+    at = draw.randint(1, operations)
+    return live(method, seed, place, lambda: Operations().watch(at, die))
 
 
 def live(
