@@ -25,6 +25,7 @@ PASSED_ON = (
     *("memory", "lr", "batch", "replay_batch", "steps", "step_rows"),
     *("optimizer", "momentum", "weight_decay"),
     *("device", "dtype", "augment", "mean", "std", "scope", "head_size", "weights"),
+    "drift",
 )
 """Parameters of an adapter that are arguments of `Learner`; None leaves the choice to it."""
 

@@ -17,6 +17,7 @@ from torch import nn
 from evenstream.adapting import bring_back, new_learner, written
 from evenstream.augment import Augmentation
 from evenstream.bounds import is_whole
+from evenstream.core.drift import Adwin
 from evenstream.core.heads import Head
 from evenstream.core.optimizers import OptimizerFactory
 from evenstream.errors import DataWarning, EvenstreamError, InputError, shown
@@ -91,6 +92,7 @@ class Classifier(base.MiniBatchClassifier):
         scope: see `evenstream.Learner`.
         head_size: see `evenstream.Learner`.
         weights: see `evenstream.Learner`.
+        drift: see `evenstream.Learner`.
         accumulate: gather rows until there are this many, then make one step with them.
         spare: places for features that emerge after the first batch.
         seed: None draws one.
@@ -123,6 +125,7 @@ class Classifier(base.MiniBatchClassifier):
         scope: Literal["seen", "all"] | None = None,
         head_size: int | None = None,
         weights: str | Path | None = None,
+        drift: Adwin | None = None,
         accumulate: int = 1,
         spare: int = 8,
         seed: int | None = None,
@@ -153,6 +156,7 @@ class Classifier(base.MiniBatchClassifier):
         self.scope = scope
         self.head_size = head_size
         self.weights = weights
+        self.drift = drift
         self.accumulate = accumulate
         self.spare = spare
         self.seed = seed

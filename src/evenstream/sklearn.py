@@ -19,6 +19,7 @@ from torch import nn
 from evenstream.adapting import bring_back, new_learner, written
 from evenstream.augment import Augmentation
 from evenstream.bounds import is_whole
+from evenstream.core.drift import Adwin
 from evenstream.core.heads import Head
 from evenstream.core.optimizers import OptimizerFactory
 from evenstream.errors import InputError
@@ -58,7 +59,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     array([0, 1, 2])
 
     Args:
-        method: see `evenstream.Learner`, as for all arguments up to `weights`. None leaves the
+        method: see `evenstream.Learner`, as for all arguments up to `drift`. None leaves the
             choice to it.
         model: a network's name or a module; like all other parts, it is copied before use.
         criterion: see `evenstream.Learner`.
@@ -84,6 +85,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scope: see `evenstream.Learner`.
         head_size: see `evenstream.Learner`.
         weights: see `evenstream.Learner`.
+        drift: see `evenstream.Learner`.
         epochs: passes of `fit` over its data; `partial_fit` makes one.
         class_weight: None, `{label: weight}` (1 for labels that are not in it), or "balanced",
             which needs all labels at once and so is for `fit` only.
@@ -124,6 +126,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scope: Literal["seen", "all"] | None = None,
         head_size: int | None = None,
         weights: str | Path | None = None,
+        drift: Adwin | None = None,
         epochs: int = EPOCHS,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -153,6 +156,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scope = scope
         self.head_size = head_size
         self.weights = weights
+        self.drift = drift
         self.epochs = epochs
         self.class_weight = class_weight
         self.random_state = random_state

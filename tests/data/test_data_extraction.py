@@ -184,7 +184,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, folder):
 
 def test_the_documents_say_how_much_an_archive_may_hold():
     document = Path(__file__).parents[2] / "docs" / "how-to" / "data.md"
-    limit = f"{extraction.ROOM >> 20} MiB and {extraction._RATIO} times its own size together"
+    limit = f"{extraction.ROOM >> 20} MiB plus {extraction._RATIO} times its own size"
     assert limit in document.read_text(encoding="utf-8")
 
 

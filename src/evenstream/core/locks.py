@@ -12,6 +12,8 @@ from functools import wraps
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
+import torch
+
 from evenstream.interruption import SignalsHeld
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,9 +68,19 @@ def one_step_at_a_time(function: F) -> F:
     @wraps(function)
     def locked(learner: Locked, /, *args: Any, **kwargs: Any) -> Any:
         with GLOBAL_GENERATOR, learner.lock, SignalsHeld():
+            set_kernel_threads()
             return function(learner, *args, **kwargs)
 
     return cast(F, locked)
+
+
+def set_kernel_threads() -> None:
+    """Let matrix products use as many threads as `torch.set_num_threads` said.
+
+    OpenMP has a number of its own for each Python thread, and PyTorch sets it when it is first
+    asked there, which a matrix product alone does not do.
+    """
+    torch.get_num_threads()
 
 
 def _wait_for_all() -> None:

@@ -301,7 +301,7 @@ class Engine(LearnerState):
                 )
                 kept.change_scale(scale, forget=told or scale[0] != before[0])
                 groups = [stored] if told else groups
-            out = OutputsOnDemand(step.network, rows.plain(), step.n_classes)
+            out = step.outputs or OutputsOnDemand(step.network, rows.plain(), step.n_classes)
             prepared = rule.prepare_for_step(self._context(step.network))
             found = rule.familiarity_for_step(out, prepared)
             if found is not None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.inputs import Batch, check_inputs
 from evenstream.core.labels import Label, LabelMap
-from evenstream.core.locks import GLOBAL_GENERATOR, Lock
+from evenstream.core.locks import GLOBAL_GENERATOR, Lock, set_kernel_threads
 from evenstream.core.memory import Memory
 from evenstream.core.outputs import InferenceContext, Outputs, outputs
 from evenstream.core.twins import Twins, modules_of, shared_copy
@@ -187,6 +187,7 @@ class Snapshot:
     ) -> Tensor:
         """What the rule says of rows, in eval mode, in which copies always are."""
         mine = self._lock is None
+        set_kernel_threads()
         with SignalsHeld() if mine else nullcontext():
             raw = batch if self._front is None else self._front.plain(batch)
             assert isinstance(raw, Tensor)
