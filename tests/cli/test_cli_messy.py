@@ -148,7 +148,7 @@ def test_the_other_rows_are_answered(learn, run):
     assert run("predict", "dir", "bad.csv")[0] == 2
     status, out, err = run("predict", "dir", "bad.csv", "--corrupt", "skip")
     assert status == 0 and read_csv(out) == answers[:29] + answers[30:]
-    assert "rows left out, could not be used: 1; the first: line 31: column 'b' is 'red" in err
+    assert "rows left out as unusable: 1; the first: line 31: column 'b' is 'red" in err
     status, out, err = run("predict", "dir", "bad.csv", "--corrupt", "null")
     assert status == 0 and len(read_csv(out)) == 40
     assert set(read_csv(out)[29].values()) == {""}

@@ -159,7 +159,7 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     (tmp_path / "ids.txt").write_text(f"{name}\n")
     arguments = ["correct", "forget", str(folder), "--ids-file", str(tmp_path / "ids.txt")]
     assert main(arguments) == 0
-    assert "still holds them" in capsys.readouterr().out
+    assert "still contains them" in capsys.readouterr().out
     assert main([*arguments, "--saves"]) == 0
     assert not holds(folder, row) and len(saves(folder)) == 1
     assert main(["correct", "merge", str(folder), "odd", "zero"]) == 0
