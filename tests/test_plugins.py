@@ -99,7 +99,7 @@ def test_a_network_of_ones_own(plugin):
     learner.learn(*blobs(4))
     assert learner.predict_proba(blobs(3)[0]).shape[0] == 3
     networks.register_network("list")(lambda shape: [shape])
-    with pytest.raises(InputError, match="network 'list' gave no torch module"):
+    with pytest.raises(InputError, match="network 'list' must be a torch module"):
         networks.build("list", (3,))
     networks.register_network("large", min_side=64)(lambda shape: None)
     with pytest.raises(InputError, match="at least 64x64 pixels"):

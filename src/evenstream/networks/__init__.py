@@ -234,5 +234,5 @@ def _checked(name: str, network: Any) -> nn.Module:
     from torch import nn
 
     if not isinstance(network, nn.Module):
-        raise InputError(f"network {name!r} gave no torch module but {shown(network)}")
+        raise InputError(f"network {name!r} must be a torch module, got {shown(network)}")
     return network
