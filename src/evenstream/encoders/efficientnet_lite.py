@@ -49,9 +49,7 @@ class EfficientNetLite0(FeatureExtractor):
         if size and not 32 <= size <= 1024:
             raise InputError(f"size must be 32 to 1024 pixels, or 0 for any, got {size}")
         self.num_features = 1280
-        self.register_buffer(
-            "size", torch.tensor(size)
-        )  # so that saves and fingerprints include it
+        self.register_buffer("size", torch.tensor(size))  # for saves and fingerprints
         self.stem = Convolution(3, 32, 3, stride=2)
         self.blocks = nn.Sequential(*_blocks(32))
         self.top = Convolution(320, self.num_features, 1)

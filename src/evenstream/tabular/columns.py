@@ -209,8 +209,7 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Date(Column):
-    """A date, a time or both: how late it is, and its position in the year, the week and the
-    day."""
+    """A date, a time or both: how late it is, and its place in the year, week and day."""
 
     form: str = ISO
     origin: float = 0.0

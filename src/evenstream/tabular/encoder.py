@@ -116,8 +116,7 @@ class TableEncoder:
     # ---- rows ----------------------------------------------------------------------------------
 
     def read_row(self, cells: Sequence[Any]) -> list[Any]:
-        """Read the cells of a row, in the order of the columns; raises `ValueError` for a bad
-        one."""
+        """Read a row's cells in the order of the columns; raises `ValueError` for a bad one."""
         if self.plain:
             try:
                 check_plain("".join(cells))
