@@ -180,7 +180,7 @@ def test_flags_say_what_columns_are(tickets, learn):
     assert set(table.left_out) == {"ticket", "price"}
     write_tickets(Path("more.csv"), 40, seed=3)
     status, _, err = learn("--from", "more.csv", "--categorical", "premium")
-    assert status == 2 and "for a new learner only" in err
+    assert status == 2 and "for a new learner" in err
     assert learn("--from", "more.csv")[0] == 0
     status, _, err = learn("--from", tickets, "--text", "nothing", directory="other")
     assert status == 2 and "no column 'nothing' among its inputs" in err

@@ -244,7 +244,7 @@ def test_a_data_folder_has_one_worker_at_a_time(data_folder):
     data_folder.mkdir()
     with (
         exclusive(data_folder),
-        pytest.raises(EvenstreamError, match=f"at work in {data_folder};"),
+        pytest.raises(EvenstreamError, match=f"working in {data_folder};"),
         exclusive(data_folder, patience=0),
     ):
         pass

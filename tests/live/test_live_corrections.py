@@ -199,7 +199,7 @@ def test_folders_that_are_busy_or_hold_no_learner_are_refused(tmp_path, capsys):
 
     def busy():
         yield from stream()[:4]
-        with pytest.raises(EvenstreamError, match="another process is at work"):
+        with pytest.raises(EvenstreamError, match="another process is working"):
             from evenstream.live.correcting import correct
 
             correct(folder, lambda learner: learner.rename("class 0", "zero"))

@@ -157,8 +157,8 @@ class Part:
         found = self.how(name)
         if found is None:
             raise InputError(
-                f"{type(self).__name__} keeps {name!r} and does not say what becomes of it when "
-                f"classes or stored samples go: declare it, as in follows = "
+                f"{type(self).__name__} keeps {name!r} but cannot update it when classes or stored "
+                f"samples are removed: declare it, as in follows = "
                 f"{{{name!r}: PerClass()}} or WHOLE (evenstream.edits)"
             )
         return found
