@@ -114,7 +114,7 @@ def test_a_data_set_of_ones_own(plugin):
     with pytest.raises(InputError, match="leave test_fraction out"):
         load_dataset("blobs", test_fraction=0.5)
     evenstream.register_dataset("pair")(lambda: (np.zeros((4, 2)), [0, 1, 0, 1]))
-    with pytest.raises(DataError, match="must give a Dataset"):
+    with pytest.raises(DataError, match="must return a Dataset"):
         load_dataset("pair")
     evenstream.register_dataset("own")(
         lambda: from_arrays(np.random.default_rng(0).random((40, 2)), [0, 1] * 20)

@@ -198,7 +198,7 @@ def test_nothing_that_is_there_is_overwritten(downloads, tiny_zip, data_folder, 
         lambda: import_files("tinyimagenet", downloads),
         lambda: get("tinyimagenet", mirror=mirror.url),
     ):
-        with pytest.raises(DataError, match="is there already; remove it"):
+        with pytest.raises(DataError, match="already exists; remove it"):
             act()
     assert mirror.asked == []
     assert contents(data_folder) == before
