@@ -200,7 +200,7 @@ def test_a_damaged_one_is_passed_over(tmp_path, suffix, damage):
     first = write_checkpoint(tmp_path, 1, tree(1))
     second = write_checkpoint(tmp_path, 2, tree(2))
     damage(second.with_suffix(suffix))
-    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="continuing from the checkpoint before it"):
         assert value_of(read_checkpoint(tmp_path)) == 1
     # The next write keeps the good one rather than the damaged one.
     write_checkpoint(tmp_path, 3, tree(3))
@@ -369,7 +369,7 @@ def test_full_disk(tmp_path, room):
     with pytest.raises(CheckpointError, match=none), small_disk(room):
         write_checkpoint(tmp_path, 1, tree(1))
     write_checkpoint(tmp_path, 1, tree(1))
-    kept = r"cannot write.*the one before it is still there"
+    kept = r"cannot write.*the previous one is still there"
     with pytest.raises(CheckpointError, match=kept), small_disk(room):
         write_checkpoint(tmp_path, 2, tree(2))
     assert value_of(read_checkpoint(tmp_path)) == 1

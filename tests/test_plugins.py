@@ -99,7 +99,7 @@ def test_a_network_of_ones_own(plugin):
     learner.learn(*blobs(4))
     assert learner.predict_proba(blobs(3)[0]).shape[0] == 3
     networks.register_network("list")(lambda shape: [shape])
-    with pytest.raises(InputError, match="network 'list' gave no torch module"):
+    with pytest.raises(InputError, match="network 'list' must be a torch module"):
         networks.build("list", (3,))
     networks.register_network("large", min_side=64)(lambda shape: None)
     with pytest.raises(InputError, match="at least 64x64 pixels"):
@@ -114,7 +114,7 @@ def test_a_data_set_of_ones_own(plugin):
     with pytest.raises(InputError, match="leave test_fraction out"):
         load_dataset("blobs", test_fraction=0.5)
     evenstream.register_dataset("pair")(lambda: (np.zeros((4, 2)), [0, 1, 0, 1]))
-    with pytest.raises(DataError, match="must give a Dataset"):
+    with pytest.raises(DataError, match="must return a Dataset"):
         load_dataset("pair")
     evenstream.register_dataset("own")(
         lambda: from_arrays(np.random.default_rng(0).random((40, 2)), [0, 1] * 20)
@@ -161,12 +161,12 @@ def test_a_metric_that_fails_loses_no_run():
     ("decorator", "name", "thing", "message"),
     [
         ("register_metric", "seed", len, "choose another name"),
-        ("register_metric", "A_T", len, "registered already"),
+        ("register_metric", "A_T", len, "already registered"),
         ("register_metric", "no good", len, "cannot be called"),
-        ("register_network", "mlp", len, "registered already"),
-        ("register_dataset", "digits", len, "registered already"),
+        ("register_network", "mlp", len, "already registered"),
+        ("register_dataset", "digits", len, "already registered"),
         ("register_dataset", "a/b", len, "cannot be called"),
-        ("register_scenario", "c", Scenario, "registered already"),
+        ("register_scenario", "c", Scenario, "already registered"),
         ("register_scenario", "my-c", Scenario, "cannot be called"),
         ("register_scenario", "mine", len, "made from Scenario"),
         ("register_source", "My", len, "cannot be called"),
@@ -244,7 +244,7 @@ def test_what_fails_in_a_function_of_ones_own_is_told_with_its_role(use):
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        ([3], "must give pairs"),
+        ([3], "must yield pairs"),
         ([(blobs(4)[0], [0, 1])], "4 rows but 2 labels"),
         (map(fails, [1]), "fails: KeyError: 'own'"),
     ],
@@ -336,7 +336,7 @@ def test_installed_packages_name_their_plugins(tmp_path, monkeypatch):
     [
         ("nowhere", "", "plugin nowhere, named by EVENSTREAM_PLUGINS, fails on import: ModuleNot"),
         ("plug.py", "1 / 0", "fails on import: ZeroDivisionError: division by zero"),
-        ("plug.py", METHOD.replace("my-er", "er"), "method 'er' is registered already"),
+        ("plug.py", METHOD.replace("my-er", "er"), "method 'er' is already registered"),
     ],
 )
 def test_plugins_that_cannot_be_imported(tmp_path, monkeypatch, plugins, text, message):

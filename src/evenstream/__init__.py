@@ -1,7 +1,7 @@
 """evenstream: online continual learning with Logit Adjusted Softmax.
 
 `Learner` learns from batches; `methods`, `rules`, `heads`, `priors`, `retrieval`, `storing`,
-`networks` and `streams` hold what it can be composed of.
+`networks` and `streams` hold the parts it can be composed of.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from evenstream.streams import register_scenario
     from evenstream.tabular import TableEncoder
 
-logging.getLogger("evenstream").addHandler(logging.NullHandler())  # quiet unless asked
+logging.getLogger("evenstream").addHandler(logging.NullHandler())  # quiet unless configured
 
 _MODULES = {
     "edits": "evenstream.core.edits",
@@ -144,7 +144,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+if not TYPE_CHECKING:  # or a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         """Import on first use, so that `evenstream --help` need not wait for PyTorch."""
@@ -156,5 +156,5 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that there i
 
 
 def __dir__() -> list[str]:
-    """What there is to import, whether it has been imported or not."""
+    """Everything that can be imported, whether it has been imported yet or not."""
     return [*__all__, "__version__"]

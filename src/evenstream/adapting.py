@@ -1,7 +1,7 @@
-"""What the adapters for other libraries share: a learner made from parameters, and its pickles.
+"""What adapters for other libraries share: a learner created from parameters, and its pickles.
 
 A pickled adapter holds its learner as the bytes of evenstream's own save format. Reading them runs
-no code; unpickling is the other library's doing, and as safe as the pickle's source.
+no code; unpickling itself is up to the other library, and only as safe as the pickle's source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenstream.learner.frozen import Frozen
 from evenstream.learner.learner import Learner
 
 RENAMED = {"predict": "rule"}
-"""Arguments of `Learner` that have another name in an adapter, where it is that of a method."""
+"""Arguments of `Learner` with a different name in an adapter, where theirs is taken by a method."""
 PASSED_ON = (
     *("method", "model", "criterion", "head", "rule", "retrieval", "storing"),
     *("memory", "lr", "batch", "replay_batch", "steps", "step_rows"),
@@ -27,18 +27,18 @@ PASSED_ON = (
     *("device", "dtype", "augment", "mean", "std", "scope", "head_size", "weights"),
     "drift",
 )
-"""Parameters of an adapter that are arguments of `Learner`; None leaves the choice to it."""
+"""Parameters of an adapter that are arguments of `Learner`; None means the learner chooses."""
 
 
 def learner_arguments(adapter: object) -> dict[str, Any]:
-    """What an adapter was told of its learner, copied: training must not change parameters."""
+    """Copies of an adapter's parameters for its learner, since training must not change them."""
     own = {new: old for old, new in RENAMED.items()}
     given = {own.get(name, name): getattr(adapter, name) for name in PASSED_ON}
     return {name: copy.deepcopy(value) for name, value in given.items() if value is not None}
 
 
 def new_learner(adapter: object, **others: Any) -> Learner:
-    """A learner as an adapter's parameters say, which its library can feed."""
+    """A learner with an adapter's parameters, which the other library can feed."""
     learner = Learner(**learner_arguments(adapter), **others)
     missing = [words for need, words in NEEDS_BOUNDARIES.items() if need in learner.needs]
     if missing:
@@ -50,13 +50,13 @@ def new_learner(adapter: object, **others: Any) -> Learner:
 
 
 def written(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """An adapter's attributes with the learner among them as bytes."""
+    """An adapter's attributes, with the learner as bytes."""
     learner = values.get(name)
     return {**values, name: learner.to_bytes()} if isinstance(learner, Learner) else dict(values)
 
 
 def bring_back(adapter: object, name: str) -> None:
-    """Rebuild a learner from the bytes of `written`, with what only the adapter knows about it."""
+    """Rebuild a learner from the bytes of `written`, with the parts that only the adapter has."""
     data = vars(adapter).get(name)
     if not isinstance(data, bytes):
         return

@@ -1,4 +1,4 @@
-"""Types of options, and bounds of numbers: all else is refused before a method is made."""
+"""Types of options and bounds of numbers, checked before a method is created."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenstream.numerals import plain_number
 
 @dataclass(frozen=True)
 class Within:
-    """Bounds of a number, both included."""
+    """Inclusive bounds of a number."""
 
     least: float
     most: float = math.inf
@@ -29,21 +29,21 @@ Positive = Annotated[int, Within(1)]
 Factor = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
 Fading = Annotated[float, Within(0, 0.999999)]
-"""How much of an average is kept at each step; 1 would keep it as it is for ever."""
+"""Share of an average kept at each step; 1 would never change it."""
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, NumPy's included, and no truth value or time span."""
+    """Whether it is an integer, including NumPy's, but not a boolean or time span."""
     return (
         isinstance(value, Integral) and hasattr(value, "__index__") and not isinstance(value, bool)
     )
 
 
 def check_options(instance: Any) -> None:
-    """Make the options of a dataclass what their types say; refuse what is nothing of the kind.
+    """Convert the options of a dataclass to their types; rejects values that do not fit.
 
-    NumPy's numbers, fractions and tensors without dimensions become plain numbers, which can be
-    written down. Fields of other types than bool, int, float and Literal are left as they are.
+    NumPy numbers, fractions and 0-d tensors become plain numbers, which can be saved. Fields of
+    types other than bool, int, float and Literal are left unchanged.
     """
     cls: type = type(instance)
     for name, kind, bounds, default in _options(cls):
@@ -57,7 +57,7 @@ def check_options(instance: Any) -> None:
             raise InputError(
                 f"{name} must lie in {bounds.least:g}..{bounds.most:g}, got {shown(given)}"
             )
-        object.__setattr__(instance, name, value)  # which a frozen one allows, too
+        object.__setattr__(instance, name, value)  # works for frozen ones too
 
 
 @functools.cache  # evaluating annotations is slow
@@ -69,14 +69,14 @@ def _options(cls: type) -> list[tuple[str, Any, Within | None, Any]]:
         kind = plain[field.name]
         if kind in (bool, int, float) or typing.get_origin(kind) is Literal:
             extras = getattr(full[field.name], "__metadata__", ())
-            usual = Within(-math.inf) if kind in (int, float) else None  # NaN lies nowhere
+            usual = Within(-math.inf) if kind in (int, float) else None  # NaN lies within no bounds
             bounds = next((each for each in extras if isinstance(each, Within)), usual)
             found.append((field.name, kind, bounds, field.default))
     return found
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """The value as one of this type; None if it is nothing of the kind."""
+    """The value converted to this type; None if it does not fit."""
     if typing.get_origin(kind) is Literal:
         return value if isinstance(value, str) and value in typing.get_args(kind) else None
     if kind is bool:

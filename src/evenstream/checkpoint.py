@@ -1,10 +1,10 @@
 """Checkpoints: safetensors for tensors, JSON for the rest, atomic, checksummed, last two kept.
 
 A checkpoint is a pair of files, `checkpoint-<number>-step-<step>.safetensors` and `.json`, numbered
-in the order of writing. Both are written in a folder of their own, flushed to the disk and renamed
-into place; the JSON comes last and holds the SHA-256 of the tensors and of itself, so its
-appearance is the moment the checkpoint exists. No file is ever written over another: a crash at any
-other moment leaves the ones before it in force. Nothing here can run code on reading.
+in the order of writing. Both are written in a separate folder, flushed to disk and renamed into
+place; the JSON comes last and holds the SHA-256 of the tensors and of itself, so the checkpoint
+exists from the moment it appears. No file is ever overwritten: a crash at any other moment leaves
+the previous checkpoints in force. Reading never runs code.
 
 Whatever else a later format changes, `format`, `evenstream` (the version that wrote it) and the two
 checksums stay where they are, so that an earlier version can say what it cannot read.
@@ -37,11 +37,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 FORMAT = 3
-"""What is written. Format 2, of evenstream 0.1.0, differs in the state of learners only."""
+"""The format written. Format 2, of evenstream 0.1.0, differs only in the state of learners."""
 READABLE = (2, FORMAT)
 _TENSOR, _ESCAPE = "__tensor__", "~"
 ALONE = "alone"
-"""Says in a checkpoint that none before it may stay."""
+"""Marks a checkpoint before which none may remain."""
 _INCOMING = "incoming"
 _NUMBER = re.compile(r"checkpoint-(\d+)")
 
@@ -73,7 +73,7 @@ def unflatten(tensors: dict[str, Tensor], rest: Any) -> Any:
 
 
 def _escaped(key: str) -> str:
-    """A key that cannot be taken for the mark of a tensor."""
+    """A key that cannot be mistaken for the mark of a tensor."""
     return _ESCAPE + key if key.lstrip(_ESCAPE) == _TENSOR else key
 
 
@@ -93,17 +93,17 @@ def fingerprint(tree: dict[str, Any]) -> str:
 
 
 def write_checkpoint(folder: Path, step: int, tree: dict[str, Any], *, alone: bool = False) -> Path:
-    """Write a checkpoint; keep it and the one before it. Returns the JSON file's path.
+    """Write a checkpoint, keeping the previous one. Returns the JSON file's path.
 
-    One that is to be `alone` says so itself, so that earlier ones go even if the process is killed
-    before it could remove them: something in them is to be forgotten.
+    With `alone`, the checkpoint itself records that earlier ones must go, because something in them
+    is to be forgotten, so that they are removed even if the process is killed first.
     """
     stored, rest = _stored(tree)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         newest = folder / f"checkpoint-{_next_number(folder):06d}-step-{step}.json"
         incoming = folder / _INCOMING
-        shutil.rmtree(incoming, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(incoming, ignore_errors=True)  # of a killed process
         incoming.mkdir()
         try:
             manifest = incoming / newest.name
@@ -112,7 +112,7 @@ def write_checkpoint(folder: Path, step: int, tree: dict[str, Any], *, alone: bo
             digest = _file_digest(data)
             text = json.dumps(_manifest(step, digest, rest, alone), indent=1)
             manifest.write_text(text, encoding="utf-8")
-            shutil.copymode(manifest, data)  # safetensors lets nobody but the owner read
+            shutil.copymode(manifest, data)  # safetensors files are readable by their owner only
             sync(data)
             sync(manifest)
             data.replace(newest.with_suffix(".safetensors"))
@@ -121,7 +121,7 @@ def write_checkpoint(folder: Path, step: int, tree: dict[str, Any], *, alone: bo
             shutil.rmtree(incoming, ignore_errors=True)
         sync(folder)
     except (OSError, SafetensorError, TypeError, ValueError, RecursionError) as error:
-        before = "the one before it is still there" if has_checkpoint(folder) else "there is none"
+        before = "the previous one is still there" if has_checkpoint(folder) else "there is none"
         raise CheckpointError(
             f"cannot write a checkpoint to {folder}: {error}; {before}"
         ) from error
@@ -137,7 +137,7 @@ def _stored(tree: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
 
 
 def _manifest(step: int, tensors_sha256: str, rest: Any, alone: bool = False) -> dict[str, Any]:
-    """What the JSON file says."""
+    """The contents of the JSON file."""
     body = {
         "format": FORMAT,
         "evenstream": __version__,
@@ -150,7 +150,7 @@ def _manifest(step: int, tensors_sha256: str, rest: Any, alone: bool = False) ->
 
 
 def to_bytes(step: int, tree: dict[str, Any]) -> bytes:
-    """A checkpoint in one piece, where there is no folder: its JSON in a line, then its tensors."""
+    """A checkpoint as one block of bytes: its JSON on one line, then its tensors."""
     stored, rest = _stored(tree)
     data = save(stored)
     line = json.dumps(_manifest(step, hashlib.sha256(data).hexdigest(), rest))
@@ -178,15 +178,15 @@ def from_bytes(written: bytes) -> dict[str, Any]:
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """The newest checkpoint that is whole; a damaged one is passed over for the one before it."""
+    """The newest intact checkpoint; a damaged one is skipped in favour of the one before it."""
     return restore(folder, lambda tree: tree)
 
 
 def restore(folder: Path, build: Callable[[dict[str, Any]], T]) -> T:
-    """What `build` makes of the newest checkpoint that it can use.
+    """The result of `build` for the newest checkpoint that it can use.
 
-    One that is damaged, or for which `build` raises `DamagedCheckpoint` (see `entry`), is passed
-    over for the one before it; other errors are the user's.
+    One that is damaged, or for which `build` raises `DamagedCheckpoint` (see `entry`), is skipped
+    in favour of the one before it; other errors reach the user.
     """
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder with checkpoints")
@@ -199,7 +199,7 @@ def restore(folder: Path, build: Callable[[dict[str, Any]], T]) -> T:
         else:
             if problems:
                 warnings.warn(
-                    f"{problems[0]}; going on from the checkpoint before it",
+                    f"{problems[0]}; continuing from the checkpoint before it",
                     DamageWarning,
                     stacklevel=2,
                 )
@@ -210,7 +210,7 @@ def restore(folder: Path, build: Callable[[dict[str, Any]], T]) -> T:
 
 
 def tidy(folder: Path) -> None:
-    """Do the clean-up that a process killed right after its save had no time for."""
+    """Finish the clean-up of a process that was killed right after its save."""
     shutil.rmtree(folder / _INCOMING, ignore_errors=True)
     manifests = _manifests(folder)
     if manifests:
@@ -255,11 +255,11 @@ def _tree(tensors: dict[str, Tensor], body: dict[str, Any]) -> dict[str, Any]:
         tree = unflatten(tensors, body["state"])
         if isinstance(tree, dict):
             return tree
-        raise TypeError("it holds no names")
+        raise TypeError("it is not a dictionary")
 
 
 def _checked(manifest: Path) -> dict[str, Any]:
-    """What the JSON file says, once its checksum and that of the tensors are found right."""
+    """The contents of the JSON file, after verifying its checksum and that of the tensors."""
     try:
         text = manifest.read_bytes()
     except OSError as error:
@@ -276,7 +276,7 @@ def _checked(manifest: Path) -> dict[str, Any]:
 
 
 def _checked_text(text: bytes) -> dict[str, Any]:
-    """What JSON says whose own checksum is right."""
+    """The contents of the JSON, after verifying its own checksum."""
     try:
         body: dict[str, Any] = json.loads(text.decode("utf-8"))
         claimed = body.pop("sha256")
@@ -289,7 +289,7 @@ def _checked_text(text: bytes) -> dict[str, Any]:
 
 
 def _check_format(where: str, body: dict[str, Any]) -> None:
-    """Refuse an unknown format; the file is intact, so falling back to an earlier one would be
+    """Reject an unknown format; the file is intact, so falling back to an earlier one would be
     wrong.
     """
     written = body.get("format")
@@ -305,7 +305,7 @@ def _check_format(where: str, body: dict[str, Any]) -> None:
 
 
 def _remove_old(folder: Path, newest: Path, *, alone: bool = False) -> None:
-    """Keep the newest and, before it, the last one that is whole; remove all other files."""
+    """Keep the newest and the last intact one before it; remove all other files."""
     kept = [newest]
     for manifest in [] if alone else _manifests(folder):
         with contextlib.suppress(CheckpointError):
@@ -320,7 +320,7 @@ def _remove_old(folder: Path, newest: Path, *, alone: bool = False) -> None:
 
 
 def text_digest(body: Any) -> str:
-    """The checksum of a manifest, however it is laid out."""
+    """The checksum of a manifest, independent of its layout."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
@@ -330,7 +330,7 @@ def _file_digest(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Force a file or folder to the disk, so that a power cut cannot undo a rename."""
+    """Flush a file or folder to disk, so that a power cut cannot undo a rename."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,9 +1,8 @@
-"""What a learner is composed of, as objects and as text.
+"""The composition of a learner, as objects and as text.
 
 `mir-las:subsample=64,tau=2@ema` is the method MIR with its options, Logit Adjusted Softmax in
-place of cross-entropy, and predictions by a moving average. `compose` makes the objects from text
-or takes them as they are, `Composition.text` writes them down again: in one way only, whatever
-was typed.
+place of cross-entropy, and predictions by a moving average. `compose` creates the objects from text
+or takes them as given; `Composition.text` turns them into canonical text again, whatever was typed.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ from evenstream.text import (
 )
 
 ALIASES = {"las": "fine-tune-las"}
-"""Other names of methods: the paper calls Logit Adjusted Softmax without memory LAS."""
+"""Other names for methods: the paper calls Logit Adjusted Softmax without memory LAS."""
 
 
 @dataclass(frozen=True)
 class LogitAdjustment:
-    """The options behind `-las`: Logit Adjusted Softmax as it is written."""
+    """The options of `-las` forms: Logit Adjusted Softmax in text."""
 
     tau: float = 1.0
     """Strength of the adjustment; 0 is plain cross-entropy, inf the paper's ablation."""
     window: int = 1
-    """Batches that the class prior is counted over (prior=window)."""
+    """Number of batches over which the class prior is counted (prior=window)."""
     prior: Literal["window", "exponential", "random", "macro"] = "window"
     """Estimator of the class prior; random and macro are the paper's ablations."""
     decay: float = 0.9
-    """How much of the counts is kept at each batch (prior=exponential)."""
+    """Share of the counts kept at each batch (prior=exponential)."""
     redraw: int = 1
     """Steps between two draws of the prior (prior=random); the paper does not say how many."""
 
@@ -72,7 +71,7 @@ class LogitAdjustment:
 
     @classmethod
     def of(cls, criterion: CrossEntropy) -> LogitAdjustment | None:
-        """How a criterion is written; None if it cannot be, as it is of another kind."""
+        """The text form of a criterion; None if it is of another kind and has none."""
         if type(criterion) is not LogitAdjustedSoftmax or criterion.reduction != "mean":
             return None
         prior, tau = criterion.prior, criterion.tau
@@ -87,7 +86,7 @@ class LogitAdjustment:
 
 @dataclass(frozen=True)
 class Composition:
-    """The parts of a learner that decide how it learns and predicts."""
+    """The parts of a learner that determine how it learns and predicts."""
 
     method: Method
     criterion: CrossEntropy
@@ -98,14 +97,14 @@ class Composition:
 
     @property
     def parts(self) -> list[Part]:
-        """Everything with state: the method, its rule, its teacher, and what those consist of."""
+        """Everything with state: the method, its rule, its teacher, and their sub-parts."""
         teacher = self.method.teacher
         own: list[Part] = [self.method, self.rule, *([teacher] if teacher else [])]
         return [*own, *(inner for part in own for inner in part.inner)]
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What the stream must provide."""
+        """What they need from the stream."""
         return self.criterion.needs.union(*(part.needs for part in self.parts))
 
     def check(self) -> None:
@@ -122,7 +121,7 @@ class Composition:
 
     @property
     def text(self) -> str:
-        """NAME[:key=value,...][@RULE] with all that is not default and can be written."""
+        """NAME[:key=value,...][@RULE] with everything that is not default and has a text form."""
         method, name = self.method, self.method.name
         own_criterion, own_rule = method.make_criterion(), method.make_rule()
         adjustment = LogitAdjustment.of(self.criterion)
@@ -142,7 +141,7 @@ class Composition:
     def unwritten(self) -> dict[str, object]:
         """Parts that the text cannot express.
 
-        They are never saved: whoever loads the learner gives them again.
+        They are never saved and must be passed again when loading the learner.
         """
         own = self.method
         found: dict[str, object] = {}
@@ -173,7 +172,7 @@ def compose(
     retrieval: Retrieval | None = None,
     storing: Storing | None = None,
 ) -> Composition:
-    """Put parts together; those that are not given are the method's own.
+    """Put parts together; those not given default to the method's own.
 
     Raises:
         UnknownName: no method or rule has that name.
@@ -199,7 +198,7 @@ def compose(
             (head, isinstance(method, str) and read.head != read.method.make_head(), "head="),
         ):
             if given is not None and said:
-                raise InputError(f"{method} says {what} already; leave one of the two out")
+                raise InputError(f"{method} already sets {what}; leave one of the two out")
     given_parts: dict[str, Any] = {
         "criterion": criterion,
         "head": head,
@@ -213,7 +212,7 @@ def compose(
 
 
 def _own(method: Method) -> Composition:
-    """A method with nothing but its own parts."""
+    """A method with its own parts."""
     return Composition(
         method,
         method.make_criterion(),
@@ -230,8 +229,8 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
     Options are the method's own, those of its head, and with `-las` those of the adjustment.
 
     Args:
-        text: what to read.
-        cls: what the name means, if it is a method that is not registered.
+        text: the text to read.
+        cls: the class that the name refers to, for an unregistered method.
     """
     said = MethodText.read(text)
     said = replace(said, name=ALIASES.get(said.name, said.name))
@@ -262,7 +261,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
 
 
 def method_names() -> list[str]:
-    """All names that `compose` knows, `-las` forms and other names included."""
+    """All names that `compose` knows, including `-las` forms and aliases."""
     plain = sorted(METHODS)
     adjusted = [name + LAS for name in plain if METHODS[name]().why_not_las is None]
     return [*plain, *adjusted, *ALIASES]
@@ -280,12 +279,12 @@ def read_rule(text: str) -> InferenceRule:
 
 
 def rule_text(rule: InferenceRule) -> str:
-    """How a rule is written; nothing if it is not registered."""
+    """The text form of a rule; empty if it is not registered."""
     return join_options(rule.name, write_options(rule)) if rule.name else ""
 
 
 def shared_options() -> dict[str, Any]:
-    """Options of every method: which head it has, with those of all heads, and how it stores."""
+    """Options of every method: its head, with the options of all heads, and how it stores."""
     every: dict[str, Any] = {"head": Literal[tuple(HEADS)], "storing": Literal[tuple(STORING)]}
     for cls in HEADS.values():
         every |= {f"head_{option}": kind for option, kind in option_types(cls).items()}
@@ -293,7 +292,7 @@ def shared_options() -> dict[str, Any]:
 
 
 def _other_head(own: Head, options: dict[str, Any]) -> Head:
-    """A method's own head with other options; a head of another kind begins with its defaults."""
+    """A method's own head with other options; a different head starts with its defaults."""
     name = options.pop("head", own.name)
     head = own if name == own.name else HEADS[name]()
     known = option_types(type(head))
@@ -306,7 +305,7 @@ def _other_head(own: Head, options: dict[str, Any]) -> Head:
 
 
 def _head_text(head: Head, own: Head) -> str:
-    """What is not as in the method's own head; nothing for a head that cannot be written."""
+    """What differs from the method's own head; empty for a head without a text form."""
     if HEADS.get(getattr(head, "name", "")) is not type(head) or head == own:
         return ""
     same = type(head) is type(own)
@@ -316,7 +315,7 @@ def _head_text(head: Head, own: Head) -> str:
 
 
 def storing_name(storing: Storing) -> str:
-    """How a storing policy is written; nothing if it cannot be."""
+    """The text form of a storing policy; empty if it has none."""
     return next((name for name, cls in STORING.items() if type(storing) is cls), "")
 
 
@@ -327,7 +326,7 @@ def _why_not_storing(method: Method, storing: Storing) -> str | None:
     if not method.uses_memory:
         return f"{method.name} uses no memory, so there is nothing to store"
     if type(method.storing) is not Reservoir:
-        return f"{method.name} has a way of its own to choose what it stores"
+        return f"{method.name} chooses what it stores in its own way"
     return None
 
 
@@ -335,25 +334,25 @@ def _why_not_storing(method: Method, storing: Storing) -> str | None:
 
 
 def _check_kind(name: str, part: Any, kind: type, example: str) -> None:
-    """Refuse something that is not a part, or a part of the wrong kind."""
+    """Reject anything that is not a part, or a part of the wrong kind."""
     if part is not None and not isinstance(part, kind):
         raise InputError(
-            f"{name} must be made from the class {kind.__name__}, such as {example}, "
-            f"got {shown(part)}"
+            f"{name} must derive from the class {kind.__name__}, such as {example}, got "
+            f"{shown(part)}"
         )
 
 
 def refuse_shared(name: str, own: Iterable[str], other: Iterable[str], whose: str) -> None:
-    """Refuse an option that two owners would have under one name."""
+    """Reject an option name with two owners."""
     for option in own:
         if option in other:
             raise InputError(
-                f"option {option!r} of method {name} is one of {whose}, too; give it another name"
+                f"option {option!r} of method {name} is also one of {whose}; choose another name"
             )
 
 
 def import_path(thing: Any) -> str:
-    """Where a function or a thing's class is defined: MODULE:NAME."""
+    """Where a function, or the class of an object, is defined: MODULE:NAME."""
     if isinstance(thing, partial):
         return import_path(thing.func)
     named = thing if hasattr(thing, "__qualname__") else type(thing)
@@ -361,7 +360,7 @@ def import_path(thing: Any) -> str:
 
 
 def settings_of(thing: object) -> str:
-    """What a part of the user's own was made with, as far as it can be compared as text."""
+    """The settings of a user's own part, as far as they can be compared as text."""
     if isinstance(thing, nn.Module):
         return thing.extra_repr()
     values: Mapping[str, Any] = {}
@@ -374,5 +373,5 @@ def settings_of(thing: object) -> str:
 
 
 def _taken(values: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the values of these names out."""
+    """Remove and return the values of these names."""
     return {name: values.pop(name) for name in names if name in values}

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, read with distrust: a wrong entry is named, whatever it makes fail."""
+"""Reads checkpoints with distrust: a wrong entry is named, whatever error it causes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _WRONG = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),
     *(RuntimeError, TypeError, ValueError),
 )
-"""What using a wrong entry raises; a RecursionError is a RuntimeError."""
+"""Errors raised by a wrong entry; a RecursionError is a RuntimeError."""
 
 
 @contextmanager
 def entry(name: str) -> Iterator[None]:
-    """A block that uses an entry of a checkpoint: what fails there fails because the entry is bad.
+    """A block that uses an entry of a checkpoint: any failure in it means that the entry is bad.
 
-    Names that are not known here, as that of a plugin's method, stay the user's error.
+    Unknown names, such as that of a plugin's method, remain user errors.
     """
     try:
         yield
@@ -31,7 +31,7 @@ def entry(name: str) -> Iterator[None]:
 
 
 def whole_number(state: Mapping[str, Any], name: str, least: int = 0) -> int:
-    """A number in a checkpoint, found to be whole and not too small or too large."""
+    """A number in a checkpoint, checked to be whole and within range."""
     value = state[name]
     if type(value) is int and least <= value < 2**63:
         return value
@@ -39,7 +39,7 @@ def whole_number(state: Mapping[str, Any], name: str, least: int = 0) -> int:
 
 
 def check_fields(instance: Any) -> None:
-    """Refuse a dataclass with a field of another kind than its default, which is not None."""
+    """Reject a dataclass with a field of another type than its default, unless that is None."""
     for name, default in vars(type(instance)()).items():
         value = getattr(instance, name)
         if type(default) is int:

@@ -1,4 +1,4 @@
-"""Errors and warnings, each of one family, so that one `except` or one filter is for all."""
+"""Errors and warnings, each in one family, so that one `except` or filter covers all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 class EvenstreamError(Exception):
     """Something the user asked for cannot be done; the message says what to do instead.
 
-    Whoever raises it leaves the state of the learner, the run and the disk untouched. The command
+    When it is raised, the state of the learner, the run and the disk is untouched. The command
     line prints the message without a traceback and exits with status 2.
     """
 
@@ -22,17 +22,17 @@ class InputError(EvenstreamError, ValueError):
 
 
 class LostTicket(InputError):
-    """A ticket that is not open: expired, learned before, or lost with a process that died."""
+    """A ticket that is not open: expired, already learned, or lost with a dead process."""
 
 
 class UnknownName(EvenstreamError, KeyError):
-    """A name that is not registered; the message lists the near misses.
+    """A name that is not registered; the message lists near misses.
 
     Args:
-        kind: what the name would be of: "method".
-        name: as it was given.
-        known: the names there are.
-        hint: where else one could come from; a `Registry` of names says that itself.
+        kind: what the name should refer to, such as "method".
+        name: the given name.
+        known: the known names.
+        hint: where else the name could come from; a `Registry` provides that itself.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
@@ -57,7 +57,7 @@ class CheckpointError(EvenstreamError):
 
 
 class DamagedCheckpoint(CheckpointError):
-    """What a checkpoint says cannot be used; the one before it may be whole."""
+    """The contents of a checkpoint are unusable; the one before it may be intact."""
 
 
 class DataError(EvenstreamError):
@@ -69,7 +69,7 @@ class EvenstreamWarning(UserWarning):
 
 
 class LearningWarning(EvenstreamWarning):
-    """What is learned is less than it could be: single-class steps, nothing to fit a rule on."""
+    """Less is learned than could be: single-class steps, nothing to fit a rule on."""
 
 
 class NotLearning(LearningWarning):
@@ -77,11 +77,11 @@ class NotLearning(LearningWarning):
 
 
 class DriftWarning(EvenstreamWarning):
-    """The stream has changed: accuracy, loss or inputs are not what they were."""
+    """The stream has changed in accuracy, loss or inputs."""
 
 
 class DataWarning(EvenstreamWarning):
-    """Samples that were left out, or features that share a place."""
+    """Samples were left out, or features share a column."""
 
 
 class DamageWarning(EvenstreamWarning):
@@ -104,11 +104,11 @@ _NO_MEMORY = (
     *("allocate memory", "not enough memory", "out of memory", "bad_alloc"),
     *("failed to map segment", "can't start new thread"),
 )
-"""What PyTorch and the system say for want of memory."""
+"""Messages of PyTorch and the system when memory runs out."""
 
 
 def memory_trouble(error: Exception) -> str:
-    """What to tell the user of an error for want of memory, whosever it is; empty for others."""
+    """What to tell the user about an out-of-memory error of any origin; empty for others."""
     said = str(error).partition("\n")[0][:200]
     foreign = isinstance(error, RuntimeError | ImportError)
     if not isinstance(error, MemoryError) and not (
@@ -116,7 +116,7 @@ def memory_trouble(error: Exception) -> str:
     ):
         return ""
     return (
-        f"there is too little memory{f' ({said})' if said else ''}; free some, or ask for less: "
+        f"there is not enough memory{f' ({said})' if said else ''}; free some, or ask for less: "
         "a smaller batch, memory or network, fewer jobs"
     )
 
@@ -127,7 +127,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 @contextmanager
 def calling(what: str, how: str = "fails") -> Iterator[None]:
-    """A block that calls code of others; its errors are reported with its role, in a paragraph."""
+    """A block that calls user code; its errors are reported with its role."""
     try:
         yield
     except EvenstreamError:
@@ -140,14 +140,14 @@ def calling(what: str, how: str = "fails") -> Iterator[None]:
 
 
 def shown(value: Any) -> str:
-    """Any value as it is shown in an error: short, and never an error itself."""
+    """Any value as shown in an error: short, and never raising one itself."""
     try:
         return _SHORT.repr(value)
-    except Exception:  # of the value's own; also a number with too many digits
+    except Exception:  # the value's own error, or a number with too many digits
         return f"a value of type {type(value).__name__}"
 
 
 def some_of(names: Sequence[str], limit: int = 10) -> str:
-    """The first names, and how many there are if that is not all."""
+    """The first names, and the total if there are more."""
     more = f", ... ({len(names)} in all)" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more

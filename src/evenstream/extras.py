@@ -8,14 +8,14 @@ from evenstream.errors import InputError
 
 
 class MissingExtra(InputError):
-    """A package is not installed; the message names the extra that brings it."""
+    """A package is not installed; the message names the extra that provides it."""
 
 
 def require(package: str, extra: str, feature: str) -> None:
     """Check that an optional package can be imported.
 
     Args:
-        package: the name it is imported by.
+        package: its import name.
         extra: the extra of evenstream that installs it.
         feature: what needs it, as the subject of a sentence: "Drawing charts".
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders that one process at a time works in."""
+"""Files that are either complete or absent, and folders used by one process at a time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from evenstream.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
 AS_IT_IS = "surrogateescape"
-"""What to do with the bytes of a path that are no text, in a file that has text beside them."""
+"""How to encode bytes of a path that are not valid text."""
 
 
 def safe_name(text: str) -> str:
-    """The name of a method, or the last part of a stream's, as the name of a file."""
+    """A file name for a method, or for the last part of a stream's name."""
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", text.rpartition("/")[2])
 
 
 def with_home(path: str | Path) -> Path:
-    """The path with the folder that `~` or `~user` stands for; of an unknown user, as it is."""
+    """The path with `~` or `~user` expanded; unchanged for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -35,7 +35,7 @@ def with_home(path: str | Path) -> Path:
 
 
 def as_path(text: str) -> Path | None:
-    """The path that is meant, or None for what looks like a name."""
+    """The path, or None for text that looks like a name."""
     if not text:
         return None
     if "\0" in text:
@@ -45,7 +45,7 @@ def as_path(text: str) -> Path | None:
 
 
 def given_path(what: str, path: Any) -> Path:
-    """What a user gave as a path; refuses what cannot be one."""
+    """Check a path given by the user."""
     why: object = "it is empty"
     try:
         made = Path(path)
@@ -60,17 +60,17 @@ def given_path(what: str, path: Any) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a crash leaves the old content or the new, never half of it."""
+    """Write a file so that a crash leaves either the old content or the new."""
     with replacing(path) as file:
         file.write(content.encode(errors=AS_IT_IS) if isinstance(content, str) else content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write instead of `path`; it takes its place when the block has ended well.
+    """A file to write in place of `path`, which it replaces if the block succeeds.
 
-    A link stays, and the file that it leads to is replaced. What is no file, as a device or a
-    pipe, and the file that the standard output goes to are written into.
+    A link stays, and the file it points to is replaced. Devices, pipes and the file that receives
+    the standard output are written to directly.
     """
     try:
         before: os.stat_result | None = path.stat()
@@ -81,13 +81,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with into as file:
             yield file
         return
-    path = path.resolve()  # a link is not to be replaced itself
+    path = path.resolve()  # the link itself must not be replaced
     temporary = path.with_name(path.name + TEMPORARY)
     try:
-        temporary.unlink(missing_ok=True)  # of a process that was killed
+        temporary.unlink(missing_ok=True)  # of a killed process
         with temporary.open("xb") as file:
             if before is not None:
-                with suppress(OSError, AttributeError):  # not ours to give away, or Windows
+                with suppress(OSError, AttributeError):  # not the owner, or Windows
                     os.chown(temporary, before.st_uid, before.st_gid)
                 temporary.chmod(stat.S_IMODE(before.st_mode))
             yield file
@@ -99,7 +99,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _open_to_write_into(path: Path, status: os.stat_result) -> BinaryIO | None:
-    """What is there already, if no other file can take its place; None for a usual file."""
+    """The existing file, if it cannot be replaced; None for a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
     with suppress(OSError):  # the standard output is closed
@@ -113,11 +113,10 @@ def _open_to_write_into(path: Path, status: os.stat_result) -> BinaryIO | None:
 
 @contextmanager
 def exclusive(path: Path, patience: float = 3.0, stop: StopFlag | None = None) -> Iterator[None]:
-    """Hold the lock on a file or a folder; it goes with the process, however that ends.
+    """Hold the lock on a file or folder; it ends with the process, however that ends.
 
-    The file says what a folder is for (`config.toml`, `comparison.toml`), so whoever holds it is
-    the only one to write there. Waits `patience` seconds for a process that is about to end, or
-    until it is asked to stop.
+    The file describes the folder (`config.toml`, `comparison.toml`), so only the holder writes
+    there. Waits `patience` seconds for a process that is about to end, or until asked to stop.
     """
     if sys.platform == "win32":
         yield
@@ -135,10 +134,10 @@ def exclusive(path: Path, patience: float = 3.0, stop: StopFlag | None = None) -
             except BlockingIOError:
                 if time.monotonic() > give_up:
                     raise EvenstreamError(
-                        f"another process is at work in {place}; wait for it or stop it"
+                        f"another process is working in {place}; wait for it or stop it"
                     ) from None
                 if stop is not None and stop.is_set():
-                    text = f"stopped while another process is at work in {place}"
+                    text = f"stopped while another process is working in {place}"
                     raise Interrupted(text) from None
                 time.sleep(0.05)
             except OSError:  # a file system without locks

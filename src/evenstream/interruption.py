@@ -1,4 +1,4 @@
-"""Stopping a run from outside without losing a step or leaving one half made."""
+"""Stops a run from outside without losing a step or leaving one half done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Interrupted(EvenstreamError):
 
 
 class StopFlag(Protocol):
-    """Something that says when a run should save and stop (an `Event` of any kind)."""
+    """Tells when a run should save and stop (an `Event` of any kind)."""
 
     def is_set(self) -> bool:
         """Whether to stop."""
@@ -28,7 +28,7 @@ class StopFlag(Protocol):
 
 
 class Stop(threading.Event):
-    """A request to stop; while nothing is `unfinished`, it is made by a `KeyboardInterrupt`."""
+    """A request to stop; while nothing is `unfinished`, it raises `KeyboardInterrupt`."""
 
     unfinished = True
 
@@ -41,7 +41,7 @@ class Stop(threading.Event):
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """Turn Ctrl-C and SIGTERM into a request to stop after the step; twice stops at once."""
+    """Turn Ctrl-C and SIGTERM into a request to stop after the step; a second one stops at once."""
     stop = Stop()
     if not _in_main_thread():
         yield stop
@@ -56,13 +56,13 @@ def stop_on_signal() -> Iterator[Stop]:
 
 
 class SignalsHeld:
-    """Put off the handlers of all signals to the end of a block, which they could tear in two.
+    """Postpone all signal handlers to the end of a block that must not be interrupted.
 
-    They run right after it, so what they raise (Ctrl-C a `KeyboardInterrupt`) finds it done, or
-    undone by its own error. Where the block calls `let_through`, Ctrl-C is an error in it.
+    They run right after it, so whatever they raise (such as `KeyboardInterrupt`) finds the block
+    done, or undone by its own error. Where the block calls `let_through`, Ctrl-C raises inside it.
 
-    Whether they are put off is a single flag. While it is False, the handlers that stand in do what
-    the real ones would, so that it does not matter if one of those raises while they are exchanged.
+    A single flag says whether they are postponed. While it is False, the stand-in handlers do what
+    the real ones would, so it does not matter if one raises while they are being swapped.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class SignalsHeld:
 
     def __enter__(self) -> None:
         global _held
-        if _held is not None or not _in_main_thread():  # handlers run in the main thread only
+        if _held is not None or not _in_main_thread():  # handlers run only in the main thread
             return
         found = zip(_SIGNALS, map(_signal.getsignal, _SIGNALS), strict=True)
         self._handlers = {n: _real(n, handler) for n, handler in found if callable(handler)}
@@ -80,7 +80,7 @@ class SignalsHeld:
             for number in self._handlers:
                 _signal.signal(number, self._stand_in)
             self._on = True
-        except BaseException:  # by one that is not exchanged yet
+        except BaseException:  # by one that is not swapped yet
             self._give_back()
             raise
         _held = self
@@ -92,7 +92,7 @@ class SignalsHeld:
             self._handlers[number](number, frame)
 
     def let_through(self) -> None:
-        """Run those handlers that only ask to stop; others may look at what is half done."""
+        """Run handlers that only request a stop; others might see an unfinished state."""
         for each in list(self._waiting):
             handler = self._handlers[each[0]]
             if handler is signal.default_int_handler or _is_request(handler):
@@ -114,9 +114,9 @@ class SignalsHeld:
     def _give_back(self) -> None:
         try:
             for number, handler in self._handlers.items():
-                if _signal.getsignal(number) == self._stand_in:  # nobody has set another since
+                if _signal.getsignal(number) == self._stand_in:  # not replaced since
                     _signal.signal(number, handler)
-        except BaseException:  # by one that is back, before the others are
+        except BaseException:  # by one that is restored before the others
             self._give_back()
             raise
 
@@ -133,7 +133,7 @@ class SignalsHeld:
 
 
 def let_through() -> None:
-    """Let Ctrl-C raise inside `SignalsHeld` after all, where the block can undo itself."""
+    """Let Ctrl-C raise inside `SignalsHeld`, at a point where the block can undo itself."""
     if _held is not None and _in_main_thread():
         _held.let_through()
 
@@ -143,7 +143,7 @@ _held: SignalsHeld | None = None
 
 
 def _real(number: int, handler: Handler) -> Handler:
-    """The handler itself, not one that stands in: several signals at a time may leave that."""
+    """The real handler, not a stand-in, which several simultaneous signals may leave behind."""
     owner = getattr(handler, "__self__", None)
     return _real(number, owner._handlers[number]) if isinstance(owner, SignalsHeld) else handler
 

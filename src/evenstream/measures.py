@@ -1,4 +1,4 @@
-"""What the numbers in `metrics.json` are called and how to read them: docs/reference/metrics.md."""
+"""Names and explanations of the numbers in `metrics.json`: docs/reference/metrics.md."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from evenstream.registry import Registry
 
 Direction = Literal["higher", "lower", "zero", "neither"]
-"""Which numbers are good ones."""
+"""Which numbers are good."""
 
 OfMatrix = Callable[[NDArray[np.float64]], float | None]
-"""A user's own metric: a number, or None, from the accuracy matrix of a run (`metrics`)."""
+"""A user's metric: a number, or None, from the accuracy matrix of a run (`metrics`)."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Metric:
     better: Direction = "neither"
     unit: str = ""
     meaning: str = ""
-    """For whoever has not met it before."""
+    """An explanation for newcomers."""
     digits: int = 1
     factor: float = 1.0
-    """From the number in `metrics.json` to what is shown."""
+    """Factor from the number in `metrics.json` to the one shown."""
     timing: bool = False
-    """Whether it depends on the machine, so that other machines' numbers say little."""
+    """Whether it depends on the machine, so that numbers from other machines say little."""
     compute: OfMatrix | None = None
-    """What computes a metric that a user has registered."""
+    """The function of a metric registered by a user."""
 
     @property
     def ranks(self) -> bool:
@@ -128,7 +128,7 @@ DERIVED = _each(
 
 
 def metric_of(name: str) -> Metric:
-    """What is known of a metric; a gain is read like what it is a gain in."""
+    """The description of a metric; a gain is read like the metric it is a gain in."""
     if name.endswith("_gain"):
         of = metric_of(name.removesuffix("_gain"))
         words = f"gain of LAS in {of.words}"

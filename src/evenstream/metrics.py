@@ -1,10 +1,10 @@
-"""The numbers that sum up a run: accuracy, forgetting and where the predictions went.
+"""The numbers that summarise a run: accuracy, forgetting and where the predictions went.
 
 Many start from the accuracy matrix: `a[i][j]` is the accuracy in percent on the test set of task
 `j`, measured after the learner has finished task `i`. Entries that were not measured (usually
-`j > i`) are `None` or NaN. Others start from the predictions on test samples, as class indices. A
-result that is not defined is `None`, so that every result can be written to JSON as it is.
-`docs/reference/metrics.md` has all formulas and conventions. `register_metric` adds a user's own.
+`j > i`) are `None` or NaN. Others start from the predictions on test samples, as class indices. An
+undefined result is `None`, so that every result can be written to JSON. `docs/reference/metrics.md`
+has all formulas and conventions. Add your own with `register_metric`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ TAKEN = frozenset(
         *("tasks", "threads", "train_seconds_after_task", "true_share", "untrained_accuracy"),
     }
 )
-"""Entries of `metrics.json` and of summaries that are no metrics."""
+"""Entries of `metrics.json` and summaries that are not metrics."""
 
 
 def register_metric(
@@ -74,19 +74,19 @@ def register_metric(
     meaning: str | None = None,
     digits: int = 1,
 ) -> Callable[[F], F]:
-    """Make a metric known by name: in `metrics.json`, experiments' `metrics = [...]` and reports.
+    """Register a metric by name, for `metrics.json`, experiments' `metrics = [...]` and reports.
 
-    What it decorates is a function from the accuracy matrix of a finished run to a number, or
-    None if it is not defined. The matrix is square, in percent, with NaN for what was not
-    measured. Reports compute it for runs that were made before, too.
+    Decorate a function that turns the accuracy matrix of a finished run into a number, or None if
+    undefined. The matrix is square, in percent, with NaN for anything not measured. Reports also
+    compute it for earlier runs.
 
     Args:
-        name: of letters, digits and _, as `A_T`.
-        words: what to call it in tables; None: the name.
+        name: made of letters, digits and _, such as `A_T`.
+        words: its name in tables; by default `name`.
         better: which numbers are good: `higher`, `lower`, `zero` or `neither`.
         unit: `%`, `points`, ...
-        meaning: one line for whoever has not met it before; None: the first of the docstring.
-        digits: behind the decimal point, in tables.
+        meaning: one line of explanation; by default the first line of the docstring.
+        digits: decimal places in tables.
     """
     check_texts(words=words, unit=unit, meaning=meaning)
     if not isinstance(better, str) or better not in get_args(Direction):
@@ -111,7 +111,7 @@ def register_metric(
 def own_metrics(matrix: Matrix | None) -> dict[str, float | None]:
     """Return the metrics that users have registered; `None` without a matrix.
 
-    One that fails is `None` with a warning, so that no run is lost by it.
+    One that fails is `None` with a warning, so that no run is lost.
     """
     found: dict[str, float | None] = {}
     for name, metric in ENTRIES.items():
@@ -124,7 +124,7 @@ def _computed(name: str, compute: OfMatrix, matrix: Matrix) -> float | None:
     try:
         value = compute(as_matrix(matrix))
         number = None if value is None else float(value)
-    except Exception as error:  # of the user's function
+    except Exception as error:  # in the user's function
         what = f"{type(error).__name__}: {error}"
         warnings.warn(f"metric {name} could not be computed: {what}", MetricWarning, stacklevel=2)
         return None
@@ -134,9 +134,8 @@ def _computed(name: str, compute: OfMatrix, matrix: Matrix) -> float | None:
 def as_matrix(matrix: Matrix) -> NDArray[np.float64]:
     """Return the accuracy matrix as an array, with NaN where nothing was measured.
 
-    Rows may be shorter than the number of tasks: what is missing counts as not measured. There
-    may be fewer rows than columns, as in a run that has not finished; rows without any value at
-    the end are dropped.
+    Rows may be shorter than the number of tasks; missing values count as not measured. There may be
+    fewer rows than columns, as in an unfinished run; trailing rows without any value are dropped.
 
     Raises:
         InputError: the matrix is empty, has more rows than columns, has a value that is not a
@@ -161,7 +160,7 @@ def as_matrix(matrix: Matrix) -> NDArray[np.float64]:
     if outside.any() or np.isinf(result).any():
         raise InputError("accuracies are percentages and must lie between 0 and 100")
     measured = np.flatnonzero(np.isfinite(result).any(axis=1))
-    if measured.size:  # else no task so far has test samples
+    if measured.size:  # otherwise no task so far has test samples
         result = result[: measured[-1] + 1]
     for j in range(len(result)):
         missing = np.isnan(result[j:, j])
@@ -182,7 +181,7 @@ def to_rows(matrix: Matrix) -> list[list[float | None]]:
 def average_accuracies(matrix: Matrix) -> list[float | None]:
     """Return A_i for every task i: the mean accuracy on tasks 1..i right after task i.
 
-    The mean is over tasks, not over samples: a small test set weighs as much as a large one.
+    The mean is over tasks, not samples: a small test set counts as much as a large one.
     """
     a = as_matrix(matrix)
     return [_mean(a[i, : i + 1]) for i in range(len(a))]
@@ -200,15 +199,15 @@ def forgetting(matrix: Matrix, *, zero_padded: bool = True) -> float | None:
     """Return F_T, the final average forgetting in percentage points (lower is better).
 
     For each task but the last: the best accuracy it had after any of the tasks 1..T-1, minus its
-    accuracy at the end; then the mean over tasks. This is the definition of the LAS paper. The
-    end itself is no candidate for the best, so a task that improved at the end lowers F_T, even
+    accuracy at the end; then the mean over tasks. This is the definition of the LAS paper. The end
+    itself is not a candidate for the best, so a task that improved at the end lowers F_T, even
     below zero.
 
     Args:
         matrix: the accuracy matrix.
-        zero_padded: take the accuracy on a task that has not begun as 0, as the paper's code
-            does. `False` uses the measured values where there are any, which is the paper's
-            formula to the letter; it makes a difference only where tasks share classes.
+        zero_padded: count the accuracy on a task that has not started as 0, as the paper's code
+            does. `False` uses the measured values if there are any, which is the paper's formula to
+            the letter; it only makes a difference if tasks share classes.
 
     Returns:
         The forgetting, or `None` for fewer than two tasks.
@@ -260,8 +259,8 @@ def area_under_accuracy(points: Sequence[float | None], every: int, steps: int) 
     Args:
         points: the accuracy after every `every` steps; one that could not be measured is `None`.
         every: steps between two points (the paper's delta n).
-        steps: training steps of the whole stream. What follows the last point counts as zero, as
-            the paper's formula has it, and so does a point without a value.
+        steps: training steps of the whole stream. Steps after the last point count as zero,
+            following the paper's formula, and so does a point without a value.
     """
     if every < 1:
         raise InputError(f"every must be 1 or more, got {every}")
@@ -271,7 +270,7 @@ def area_under_accuracy(points: Sequence[float | None], every: int, steps: int) 
 
 
 def class_recalls(truth: ArrayLike, predicted: ArrayLike, n_classes: int) -> list[float | None]:
-    """Return for each class which percentage of its samples was recognised; `None` without any."""
+    """Return the percentage of recognised samples of each class; `None` for one without any."""
     right, total = _hits(truth, predicted, n_classes)
     return [100.0 * float(r) / int(n) if n else None for r, n in zip(right, total, strict=True)]
 
@@ -286,11 +285,11 @@ def class_balanced_accuracy(truth: ArrayLike, predicted: ArrayLike) -> float | N
 def expected_calibration_error(
     confidence: ArrayLike, correct: ArrayLike, bins: int = 15
 ) -> float | None:
-    """Return how far confidence and accuracy are apart, in percentage points.
+    """Return how far confidence and accuracy differ, in percentage points.
 
     Samples are sorted into `bins` of equal width by confidence (the highest probability given to
     any class); the result is the mean over bins of |accuracy - confidence|, weighted by samples.
-    A value on the edge of two bins belongs to the lower one.
+    A value on the edge between two bins belongs to the lower one.
     """
     sure, right = np.asarray(confidence, dtype=float), np.asarray(correct, dtype=float)
     if sure.shape != right.shape or sure.ndim != 1:
@@ -311,8 +310,8 @@ def home_tasks(counts: ArrayLike) -> list[int] | None:
         counts: training samples of each class (columns) in each task (rows).
 
     Returns:
-        A task for each class, `NO_HOME` for one without samples; `None` if a class is spread so
-        that no task has more than half of it, for then no class can be called new or old.
+        A task for each class, `NO_HOME` for one without samples; `None` if some class has no task
+        with more than half of its samples, since classes then cannot be called new or old.
     """
     table = np.asarray(counts)
     total, most = table.sum(axis=0), table.max(axis=0)
@@ -335,11 +334,11 @@ def recency_bias(predicted: Sequence[float | None], true: Sequence[float | None]
 
 
 class Prequential:
-    """Accuracy of predictions made before learning from each sample, overall and of late.
+    """Accuracy of predictions made before learning each sample, overall and recent.
 
     Args:
-        window: how many of the last samples count as "of late"; batches are not split, so the
-            last batches that hold at least as many.
+        window: number of most recent samples to count; batches are not split, so the last batches
+            with at least as many.
     """
 
     def __init__(self, window: int = 1000) -> None:
@@ -371,7 +370,7 @@ class Prequential:
         return {"right": self.right, "samples": self.samples, "recent": list(self._recent)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.right, self.samples = whole_number(state, "right"), whole_number(state, "samples")
         self._recent = deque((int(right), int(samples)) for right, samples in state["recent"])
 
@@ -415,7 +414,7 @@ def _forgetting(a: NDArray[np.float64], *, zero_padded: bool, last_row: bool) ->
 def _hits(
     truth: ArrayLike, predicted: ArrayLike, n_classes: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the samples of each class that were recognised, and all of them."""
+    """Count the recognised samples of each class, and all of them."""
     true, guess = np.asarray(truth, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
     if true.shape != guess.shape or true.ndim != 1:
         raise InputError("truth and predicted must be flat and of the same length")

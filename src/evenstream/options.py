@@ -1,6 +1,7 @@
 """Training options: declared here, once, for learners, runs, sweeps and the command line.
 
-A new option is a field of `TrainingOptions`, an argument of `Learner`, and the code that obeys it.
+To add an option, add a field to `TrainingOptions`, an argument to `Learner`, and the code that uses
+it.
 """
 
 from __future__ import annotations
@@ -12,34 +13,34 @@ from evenstream.errors import InputError, shown
 from evenstream.numerals import LARGEST_FLOAT32, plain_number
 
 MOST = 2**40
-"""Of all counts, so that no size in bytes, which has 63 bits, can overflow."""
+"""Upper limit of all counts, so that no size in bytes can overflow 63 bits."""
 DTYPES = ("float32", "bfloat16")
-"""Not float16: its small gradients are lost unless the loss is scaled, which nothing here does."""
+"""Not float16, whose small gradients vanish unless the loss is scaled, which we do not do."""
 DType = Literal["auto", "float32", "bfloat16"]
 StepRows = Literal["micro", "repeat"]
 """What each of several steps for one batch trains on."""
 Schedule = Literal["constant", "increase", "decrease", "random"]
-"""How the batch size of a run changes from task to task."""
+"""How the batch size of a run changes between tasks."""
 LONGEST_SEED = 10_000
-"""Bits of a seed that checkpoints can still write and read."""
+"""Number of bits in the longest seed that checkpoints can store."""
 _TOO_LARGE = 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """The options that learners and runs share, checked when they are made."""
+    """The options that learners and runs share, checked on creation."""
 
     memory: int = 1000
     """Samples kept for replay; 0 means none."""
     batch: int = 32
-    """Samples that arrive in each step."""
+    """Incoming samples per step."""
     replay_batch: int = 32
-    """Stored samples replayed in each step."""
+    """Stored samples replayed per step."""
     steps: int = 1
     """Updates for each arriving batch; its rows are offered to the memory once."""
     step_rows: StepRows = "micro"
     """With several steps: micro splits the batch and its replay into that many parts; repeat trains
-    on the whole batch each time, augmented anew and with a new draw of replay."""
+    on the whole batch each time, with fresh augmentation and a fresh draw of replay."""
     lr: float = 0.03
     """Learning rate."""
     optimizer: str = "sgd"
@@ -51,9 +52,9 @@ class TrainingOptions:
     augment: str = "none"
     """none, or any of crop, flip, resized-crop, jitter, gray, randaugment, joined by +."""
     scope: Literal["seen", "all"] = "seen"
-    """Classes in the softmax: those seen so far, or all that the stream will have."""
+    """Classes in the softmax: those seen so far, or all that the stream will ever have."""
     seed: int = 0
-    """Seed of everything random."""
+    """Seed for everything random."""
     device: str = "cpu"
     """cpu, cuda, cuda:1, ..."""
     dtype: DType = "auto"
@@ -77,7 +78,7 @@ class TrainingOptions:
                     f"{name} must be a finite number of 0 or more that float32 can hold, "
                     f"got {shown(given)}"
                 )
-            # a Python integer stays one: the fingerprints of earlier saves have it
+            # a Python integer stays one, as in the fingerprints of earlier saves
             keeps = type(given) is int and number < _TOO_LARGE
             object.__setattr__(self, name, number if keeps else float(number))
         for name, known in (
@@ -89,10 +90,10 @@ class TrainingOptions:
             if not (isinstance(value, str) and value in known):
                 raise InputError(f"{name} must be one of {', '.join(known)}, got {shown(value)}")
         if self.steps == 1 and self.step_rows != "micro":
-            raise InputError("step_rows is for several steps a batch: say steps=2 or more")
+            raise InputError("step_rows needs several steps per batch: set steps to 2 or more")
 
     def _count(self, name: str, least: int) -> None:
-        """Check a whole number, and make it a plain one."""
+        """Check a whole number and turn it into a plain int."""
         given = getattr(self, name)
         number = plain_number(given)
         if not (isinstance(number, int) and number >= least):
@@ -106,7 +107,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(TrainingOptions):
-    """All options of a learner except its parts; in a run, the stream decides these."""
+    """All options of a learner except its parts; in a run, the stream sets the additional ones."""
 
     mean: tuple[float, ...] | None = None
     """Subtracted from each channel after scaling uint8 to 0..1."""
@@ -115,7 +116,7 @@ class Options(TrainingOptions):
     accumulate: int = 1
     """Rows to collect before each step."""
     head_size: int = 0
-    """Number of classes the head has room for from the start."""
+    """Number of classes that the head has room for from the start."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,7 +128,7 @@ class Options(TrainingOptions):
 
 @dataclass(frozen=True)
 class Protocol:
-    """The defaults that belong to a stream; the command line's flags override them."""
+    """Defaults that depend on the stream; command-line flags override them."""
 
     network: str = "mlp"
     batch: int = 32
@@ -140,7 +141,7 @@ class Protocol:
     eval_every: int = 0
     """Steps between online evaluations (A_AUC); 0 for none."""
     epochs: int = 1
-    """Passes over each task's data: 1 is online."""
+    """Passes over the data of each task; 1 is online."""
 
     def offline(self) -> Protocol:
         """The paper's offline task-incremental protocol on the same stream."""

@@ -1,9 +1,9 @@
-"""Code of the user's own (methods, networks, scenarios, ...) that registers itself on import.
+"""User code (methods, networks, scenarios, ...) that registers itself on import.
 
-They come from installed packages, by entry points of the group `evenstream.plugins`, which name
-modules, and from the environment variable EVENSTREAM_PLUGINS: modules or files ending in .py,
-separated by commas. What the environment names reaches the workers of sweeps, too, whether they
-are processes or actors of Ray. `docs/how-to/extending.md` lists what can be registered.
+Plugins come from installed packages, through entry points in the group `evenstream.plugins` that
+name modules, and from the environment variable EVENSTREAM_PLUGINS: modules or .py files, separated
+by commas. Those in the environment also reach the workers of sweeps, whether processes or Ray
+actors. `docs/how-to/extending.md` lists what can be registered.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ GROUP = "evenstream.plugins"
 VARIABLE = "EVENSTREAM_PLUGINS"
 
 _imported: set[str] = set()
-"""What the environment named when plugins were imported."""
+"""The environment variable when plugins were imported."""
 _lock = threading.RLock()
-"""Held while plugins are imported: other threads look names up only when all are there."""
+"""Held while plugins are imported, so that other threads look up names only afterwards."""
 _importing = threading.local()
 
 
 def import_plugins(*, again: bool = False) -> None:
     """Import all plugins, once; one that fails raises an error that names where it was requested.
 
-    A plugin that looks names up while it is imported sees those that are there.
+    A plugin that looks up names while being imported sees those registered so far.
 
     Args:
-        again: look once more, for packages that were installed since (modules that were imported
-            before stay as they are, files are read again).
+        again: look again, for packages installed since (modules already imported stay as they are,
+            files are read again).
     """
     named = os.environ.get(VARIABLE, "")
     if (named in _imported and not again) or getattr(_importing, "now", False):
@@ -53,17 +53,17 @@ def import_plugins(*, again: bool = False) -> None:
 
 
 def requested() -> list[str]:
-    """The plugins that the environment names, files by their whole path: good in any folder."""
+    """The plugins in the environment, with files by absolute path, valid in any folder."""
     names = filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(",")))
     return [str(Path(name).resolve()) if name.endswith(".py") else name for name in names]
 
 
 def where_from() -> str:
-    """For messages about a name that is not known: what a plugin has to do with it."""
+    """A hint about plugins for messages about unknown names."""
     named = os.environ.get(VARIABLE, "").strip()
     if named:
-        return f"{VARIABLE} names {named}, which does not bring it"
-    return f"if a plugin brings it, name the plugin in {VARIABLE}"
+        return f"{VARIABLE} names {named}, which does not provide it"
+    return f"if a plugin provides it, name the plugin in {VARIABLE}"
 
 
 def _import_all(again: bool) -> None:
@@ -87,8 +87,8 @@ def _attempt(name: str, named_by: str, again: bool) -> None:
 
 
 def _import_file(path: Path, again: bool) -> None:
-    """Execute a file as a module, unless it is one already: an imported one, or the program."""
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]  # two files may have one name
+    """Execute a file as a module, unless it is already imported, or is the program itself."""
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]  # two files may have the same name
     module_name = f"evenstream_plugin_{path.stem}_{digest}"
     known = {name for name, module in list(sys.modules.items()) if _is_of(module, path)}
     if known - {module_name} or (known and not again):
@@ -96,7 +96,7 @@ def _import_file(path: Path, again: bool) -> None:
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # dataclasses look their module up
+    sys.modules[module_name] = module  # dataclasses look up their module
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -1,8 +1,7 @@
-"""Pre-training: many passes over classes that a stream sets aside, to start its runs from.
+"""Pre-training: many passes over the classes that a stream sets aside, as a start for its runs.
 
 It is a learner without a memory, fed with shuffled epochs, so checks, augmentation, precision and
-exact checkpoints are those of a run. What comes out is a file of weights that says which classes
-they know.
+exact checkpoints are those of a run. The result is a weights file that lists the classes it knows.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class PretrainConfig(TomlSettings):
     lr: float = 0.1
     """The highest learning rate."""
     warmup: float = 0.05
-    """The part of the steps in which the learning rate rises to it."""
+    """Share of the steps during which the learning rate rises to it."""
     momentum: float = 0.9
     weight_decay: float = 1e-4
     seed: int = 0
@@ -78,12 +77,12 @@ class PretrainConfig(TomlSettings):
         if not 0 < self.lr < math.inf:
             raise InputError(f"lr must be finite and above 0, got {self.lr}")
         if is_encoder(self.network):
-            raise InputError(f"{self.network} has its weights, and they stay as they are")
+            raise InputError(f"{self.network} has fixed weights, which are not trained")
         if not 0 <= self.warmup < 1:
-            raise InputError(f"warmup must be a part of the steps, 0 to 1, got {self.warmup}")
+            raise InputError(f"warmup must be a share of the steps, 0 to 1, got {self.warmup}")
 
     def lr_at(self, step: int, steps: int) -> float:
-        """The learning rate of one of all the steps; the first is number 0."""
+        """The learning rate at a step, counted from 0."""
         rising = math.ceil(self.warmup * steps)
         if step < rising:
             return self.lr * ((step + 1) / rising)
@@ -92,7 +91,7 @@ class PretrainConfig(TomlSettings):
 
 @dataclass
 class _Position:
-    """Where a pre-training is, and what it has measured so far."""
+    """The position in pre-training, and what it has measured so far."""
 
     epoch: int = 0
     batch: int = 0
@@ -116,7 +115,7 @@ def pretrain(
     progress: Progress | None = None,
     stop: StopFlag | None = None,
 ) -> dict[str, Any]:
-    """Train on the classes that a stream sets aside; returns what `pretrain.json` says.
+    """Train on the classes that a stream sets aside; returns the contents of `pretrain.json`.
 
     Without a `stop` flag, Ctrl-C and SIGTERM save and raise `Interrupted`.
     """
@@ -128,7 +127,7 @@ def pretrain(
 def resume_pretraining(
     out: Path, progress: Progress | None = None, stop: StopFlag | None = None
 ) -> dict[str, Any]:
-    """Go on from the newest checkpoint; a finished pre-training is left alone."""
+    """Continue from the newest checkpoint; finished pre-training is left alone."""
     config = PretrainConfig.read(out)
     done = finished_results(out)
     if done is not None:
@@ -149,7 +148,7 @@ def _work_on(
 
 
 def finished_results(out: Path) -> dict[str, Any] | None:
-    """What `pretrain.json` says of a pre-training that is finished, else None; also if damaged."""
+    """The contents of `pretrain.json` of finished pre-training; None otherwise, or if damaged."""
     try:
         found: dict[str, Any] = json.loads((out / RESULTS).read_text(encoding="utf-8"))
         whole = (
@@ -179,7 +178,7 @@ def _weights_are_whole(out: Path, found: Mapping[str, Any]) -> bool:
 
 
 def _rehearsed(config: PretrainConfig, stream: Stream) -> Stream:
-    """The epochs, as tasks with the same samples in different orders, after one step on trial."""
+    """The epochs, as tasks with the same samples in different orders, after one trial step."""
     base = reserved_classes(stream)
     if not base:
         raise InputError(
@@ -276,7 +275,7 @@ class _Pretraining:
                 )
 
     def _learn(self, batch: Batch) -> None:
-        if self.at.epoch == 0:  # the others come upon the same
+        if self.at.epoch == 0:  # the others find the same
             self.at.skipped.add(batch.skipped)
         if not len(batch.labels):
             return
@@ -321,7 +320,7 @@ class _Pretraining:
         return found
 
     def _results(self) -> dict[str, Any]:
-        """All that is known but the time it took, so that the same training gives the same file."""
+        """Everything known but the elapsed time, so that the same training gives the same file."""
         return {
             "evenstream": __version__,
             "dataset": self.epochs.dataset.name,

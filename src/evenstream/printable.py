@@ -1,4 +1,4 @@
-"""Text from data and paths, as a terminal may be shown it."""
+"""Makes text from data and paths safe to show on a terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 from typing import TextIO
 
 _COMMANDS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and newline
-    r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # other lines, other directions
-    r"\ud800-\udfff]"  # bytes of a path that are no text
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and newline
+    r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line separators, text direction
+    r"\ud800-\udfff]"  # bytes of a path that are not text
 )
 
 
 def printable(text: str) -> str:
-    """The text with all that could move, colour or hide other text escaped."""
+    """The text with everything escaped that could move, colour or hide other text."""
     return _COMMANDS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -30,7 +30,7 @@ def say_error(text: str) -> None:
 
 
 class Escaping(io.TextIOBase):
-    """A terminal that a file is written to."""
+    """A terminal behind a file interface."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal

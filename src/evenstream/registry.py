@@ -1,7 +1,7 @@
-"""Tables of things by name, which users add to: methods, rules, heads, networks, scenarios, ...
+"""Tables of things by name, open to users: methods, rules, heads, networks, scenarios, ...
 
-A plugin registers what it brings when it is imported, so plugins are imported before a name is
-looked up, wherever that happens first: in a program, a command, or a worker process.
+A plugin registers its contents when imported, so plugins are imported before a name is first looked
+up, in a program, a command or a worker process.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from evenstream.plugins import import_plugins, where_from
 T = TypeVar("T")
 C = TypeVar("C")
 _FORM = "[A-Za-z0-9][A-Za-z0-9_.+-]*"
-"""What can be written before and behind the marks : , = @ of the text forms."""
+"""What may stand before and after the marks : , = @ of the text forms."""
 
 
 class Registry(Mapping[str, T], Generic[T]):
     """A table of classes, functions or descriptions by name.
 
     Args:
-        kind: what it holds, for messages: "method".
-        known: what is in it from the beginning.
-        form: what a name must look like, as a regular expression.
+        kind: what it holds, for messages, such as "method".
+        known: its initial contents.
+        form: a regular expression that names must match.
     """
 
     def __init__(
@@ -38,9 +38,10 @@ class Registry(Mapping[str, T], Generic[T]):
         self._origins = {name: where_defined(thing) for name, thing in self._table.items()}
 
     def register(self, name: str) -> Callable[[C], C]:
-        """A decorator that enters something; only the same thing may take a name again.
+        """A decorator that registers something; only the same thing may reuse a name.
 
-        The same is what has the same name in the same module: a notebook's cell that runs twice.
+        Things are the same if they have the same name in the same module, as when a notebook cell
+        runs twice.
         """
 
         def add(thing: C) -> C:
@@ -52,12 +53,12 @@ class Registry(Mapping[str, T], Generic[T]):
         return add
 
     def add(self, name: str, thing: Any, origin: Any = None) -> None:
-        """Enter something.
+        """Register something.
 
         Args:
-            name: what to call it.
-            thing: what the name stands for.
-            origin: the class or function that it was made of, if it is none itself.
+            name: its name.
+            thing: what the name refers to.
+            origin: the class or function it was created from, if it is not one itself.
         """
         if not (isinstance(name, str) and fullmatch(self._form, name)):
             raise InputError(
@@ -68,16 +69,16 @@ class Registry(Mapping[str, T], Generic[T]):
         before = self._origins.setdefault(name, where)
         if before != where:
             raise InputError(
-                f"{self.kind} {name!r} is registered already ({before}); choose another name"
+                f"{self.kind} {name!r} is already registered ({before}); choose another name"
             )
         self._table[name] = thing
 
     @contextmanager
     def temporary(self, others: Mapping[str, T] | None = None) -> Iterator[None]:
-        """Forget at the end of a block what was registered in it (tests, notebooks).
+        """At the end of a block, forget what was registered in it (tests, notebooks).
 
         Args:
-            others: what some names stand for in the block, whether they are taken or not.
+            others: what some names refer to in the block, whether they are taken or not.
         """
         before = self._table, self._origins
         self._table, self._origins = {**self._table, **(others or {})}, dict(self._origins)
@@ -87,7 +88,7 @@ class Registry(Mapping[str, T], Generic[T]):
             self._table, self._origins = before
 
     def find(self, name: str) -> T:
-        """What has this name; an error that names near misses if nothing has."""
+        """The thing with this name; otherwise raises an error that lists near misses."""
         if name not in self:
             raise UnknownName(self.kind, name, self)
         return self[name]
@@ -111,26 +112,26 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def check_class(kind: str, thing: Any, base: type) -> None:
-    """Refuse to register anything but a subclass of `base`."""
+    """Reject anything but a subclass of `base`."""
     if not (isinstance(thing, type) and issubclass(thing, base)):
-        raise InputError(f"a {kind} must be a class made from {base.__name__}, got {shown(thing)}")
+        raise InputError(f"a {kind} must be a subclass of {base.__name__}, got {shown(thing)}")
 
 
 def check_function(kind: str, thing: Any) -> None:
-    """Refuse to register what cannot be called."""
+    """Reject anything that cannot be called."""
     if not callable(thing):
         raise InputError(f"a {kind} is registered by its function or class, got {shown(thing)}")
 
 
 def check_texts(**values: Any) -> None:
-    """Refuse descriptions that are not text; None means that there is none."""
+    """Reject descriptions that are not text; None means no description."""
     for name, value in values.items():
         if not isinstance(value, str | None):
             raise InputError(f"{name} must be text, got {shown(value)}")
 
 
 def first_line(thing: Any) -> str:
-    """The first line of a docstring of its own; nothing if there is none."""
+    """The first line of its own docstring; empty if there is none."""
     return inspect.cleandoc(thing.__doc__ or "").partition("\n")[0]
 
 

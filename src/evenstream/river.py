@@ -1,4 +1,4 @@
-"""An online learner as a classifier of River (0.26 or newer)."""
+"""An online learner as a River classifier (0.26 or newer)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SKIPPED_CHECKS = {
         "learn_one one step for each row"
     ),
 }
-"""Checks of River that cannot pass, with the reason."""
+"""River checks that cannot pass, with the reason."""
 
 Features = Mapping[Any, Any]
 
@@ -61,14 +61,14 @@ class Classifier(base.MiniBatchClassifier):
     >>> model.predict_one({"height": 1.1})
     'bolt'
 
-    A feature that is missing is 0. One that emerges gets a place of its own while there are any
-    free: those of the first batch, and `spare` more. Beyond these, names share places by a hash,
-    and a warning says so.
+    A missing feature counts as 0. A new feature gets a column of its own while any are free: there
+    is one for each feature of the first batch, and `spare` more. Beyond that, names share columns
+    by a hash, and a warning says so.
 
     Args:
-        method: see `evenstream.Learner`, as for all arguments up to `accumulate`. None leaves the
-            choice to it.
-        model: a network's name or a module; like all other parts, it is copied before use.
+        method: see `evenstream.Learner`, as for all arguments up to `accumulate`. None means the
+            learner chooses.
+        model: the name of a network, or a module; like all other parts, it is copied before use.
         criterion: see `evenstream.Learner`.
         head: see `evenstream.Learner`.
         rule: the inference rule, which `evenstream.Learner` calls `predict`.
@@ -81,11 +81,11 @@ class Classifier(base.MiniBatchClassifier):
         steps: updates for each batch.
         step_rows: see `evenstream.Learner`.
         optimizer: see `evenstream.Learner`.
-        momentum: of sgd.
-        weight_decay: of any optimiser.
+        momentum: momentum of SGD.
+        weight_decay: weight decay, with any optimiser.
         device: where the network and the memory live.
-        dtype: as for `evenstream.Learner`; "float32" is the default, since bfloat16 would let the
-            rows beside it change a row's probabilities.
+        dtype: as for `evenstream.Learner`; "float32" is the default, since with bfloat16 the
+            probabilities of a row would depend on the rows next to it.
         augment: see `evenstream.Learner`.
         mean: see `evenstream.Learner`.
         std: see `evenstream.Learner`.
@@ -93,9 +93,9 @@ class Classifier(base.MiniBatchClassifier):
         head_size: see `evenstream.Learner`.
         weights: see `evenstream.Learner`.
         drift: see `evenstream.Learner`.
-        accumulate: gather rows until there are this many, then make one step with them.
-        spare: places for features that emerge after the first batch.
-        seed: None draws one.
+        accumulate: collect rows until there are this many, then make one step with them.
+        spare: columns for features that appear after the first batch.
+        seed: seed for everything random; None draws one.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Classifier(base.MiniBatchClassifier):
         self.seed = seed
         own = random.SystemRandom().randrange(2**31) if seed is None else seed
         self.learner: Learner = new_learner(self, accumulate=accumulate, seed=own)
-        """The learner, for all that River has no words for."""
+        """The learner itself, for everything that River has no words for."""
         self.places = Places()
 
     @property
@@ -171,7 +171,7 @@ class Classifier(base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        """River's checks do not scale the features, so the network has to."""
+        """River's checks do not scale features, so the network has to."""
         yield {"model": "mlp-norm"}
 
     def _unit_test_skips(self) -> set[str]:
@@ -180,7 +180,7 @@ class Classifier(base.MiniBatchClassifier):
     # ---- one row at a time ---------------------------------------------------------------------
 
     def learn_one(self, x: dict[Any, Any], y: base.typing.ClfTarget, w: float = 1.0) -> None:
-        """Make a step with one row (or gather it); `w` is what it counts in the loss."""
+        """Make a step with one row (or collect it); `w` is its weight in the loss."""
         self._learn([x], [y], [w])
 
     def predict_proba_one(
@@ -195,7 +195,7 @@ class Classifier(base.MiniBatchClassifier):
     ) -> base.typing.ClfTarget | None:
         """The most likely label.
 
-        With `reject=0.05`, None where a row looks like no class that is known, and for about 5 % of
+        With `reject=0.05`, returns None where a row looks like no known class, and for about 5 % of
         rows of known classes.
         """
         best: base.typing.ClfTarget | None = super().predict_one(x, **kwargs)
@@ -237,7 +237,7 @@ class Classifier(base.MiniBatchClassifier):
             raise
 
     def _probabilities(self, rows: Sequence[Features]) -> NDArray[np.float64]:
-        """Rows by the learner's labels; no columns before anything was learned."""
+        """Probabilities, a column for each of the learner's labels; no columns before any step."""
         if not self.learner.labels:
             return np.zeros((len(rows), 0))
         return self.learner.scores(self.places.table(rows)).double().softmax(1).numpy()
@@ -251,11 +251,11 @@ class Classifier(base.MiniBatchClassifier):
 
 
 class Places:
-    """Which column of the learner's inputs each feature has."""
+    """Assigns each feature a column of the learner's inputs."""
 
     def __init__(self) -> None:
         self.width = 0
-        """Columns, fixed by the first batch."""
+        """Number of columns, fixed by the first batch."""
         self.of: dict[Hashable, int] = {}
         self._shared = False
 
@@ -266,7 +266,7 @@ class Places:
         return copied
 
     def take_in(self, rows: Sequence[Features], spare: int) -> None:
-        """Give names that are new a place each, in an order that does not depend on the rows'."""
+        """Give each new name a column, in an order that does not depend on the rows."""
         new = {name for row in rows for name in row if name not in self.of}
         if not self.width:
             self.width = max(len(new) + spare, 1)
@@ -276,33 +276,33 @@ class Places:
         if len(ordered) > len(free) and not self._shared:
             self._shared = True
             warnings.warn(
-                f"there are more features than the {self.width} places for them; new ones share "
-                "places from now on. Make the classifier with more of them: spare=N",
+                f"there are more features than the {self.width} columns for them; new ones share "
+                "columns from now on. To have more, create the classifier with spare=N",
                 DataWarning,
                 stacklevel=4,
             )
 
     def column(self, name: Hashable) -> int | None:
-        """Where a feature goes; None if it is not known and could not have been."""
+        """The column of a feature; None if it has none."""
         place = self.of.get(name)
         if place is None and len(self.of) == self.width:
             return zlib.crc32(repr(name).encode()) % self.width
         return place
 
     def table(self, rows: Sequence[Features]) -> NDArray[np.float32]:
-        """Rows of equal length; a feature that is missing is 0, one without a place is left out."""
+        """Rows of equal length; a missing feature is 0, one without a column is left out."""
         made = np.zeros((len(rows), self.width))
         for row, features in zip(made, rows, strict=True):
             for name, value in features.items():
                 place = self.column(name)
                 if place is not None:
                     row[place] += number(name, value)
-        with np.errstate(over="ignore"):  # the learner refuses what is infinite
+        with np.errstate(over="ignore"):  # the learner rejects infinite values
             return made.astype(np.float32)
 
 
 def number(name: Hashable, value: Any) -> float:
-    """A feature's value; refuses text and what is missing."""
+    """A feature's value; rejects text and missing values."""
     if isinstance(value, int | float | np.number | np.bool_):
         return float(value)
     raise InputError(

@@ -1,4 +1,4 @@
-"""One line of text that tells how far something is: in notebooks, on terminals, in log files."""
+"""A line of text that shows progress in notebooks, on terminals and in log files."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Self
 from evenstream.printable import printable
 
 IN_PLACE_SECONDS = 0.2
-"""A line that changes in place changes at most this often."""
+"""Minimum seconds between updates of a line in place."""
 PLAIN_EVERY_SECONDS = 10.0
-"""Where no line can change, there is a new one this often."""
+"""Seconds between new lines where none can be updated in place."""
 
 
 def in_notebook() -> bool:
-    """Whether this is a kernel of Jupyter, which shows what IPython displays."""
+    """Whether this is a Jupyter kernel, which shows what IPython displays."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
 
 
 class Line:
-    """A line that changes in place in a notebook and on a terminal; elsewhere one now and then.
+    """A line that updates in place in notebooks and on terminals; elsewhere a line now and then.
 
     In a notebook it needs neither widgets nor scripts, and the last text stays in the saved file.
     """
@@ -42,7 +42,7 @@ class Line:
         self.close()
 
     def show(self, text: str) -> None:
-        """Have this text shown, at once or soon."""
+        """Show this text, now or soon."""
         self._text = printable(text)
         now = time.monotonic()
         if now >= self._next:
@@ -50,7 +50,7 @@ class Line:
             self._draw()
 
     def close(self) -> None:
-        """Leave the last text standing."""
+        """Leave the last text in place."""
         if self._text and self._text != self._shown:
             self._draw()
         if self._shown and self._in_place and not self._notebook:

@@ -1,4 +1,4 @@
-"""An online learner as a classifier of scikit-learn (1.6 or newer; tested with 1.9)."""
+"""An online learner as a scikit-learn classifier (1.6 or newer; tested with 1.9)."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ __all__ = ["EXPECTED_FAILURES", "OnlineClassifier"]
 
 LEARNER = "learner_"
 EPOCHS = 50
-"""Passes of `fit`; docs/how-to/sklearn.md has the measurement."""
+"""Default passes of `fit`; docs/how-to/sklearn.md has the measurement."""
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": (
         "rows are learned in batches of a random order, where a row that comes twice meets other "
         "rows than one of weight 2, and the prior of Logit Adjusted Softmax counts rows"
     ),
 }
-"""Checks of scikit-learn that cannot pass, with the reason: for `expected_failed_checks`."""
+"""scikit-learn checks that cannot pass, with the reason, for `expected_failed_checks`."""
 
 Array = NDArray[Any]
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that `partial_fit` teaches more, new classes included, without forgetting.
+    """A classifier that `partial_fit` teaches more, including new classes, without forgetting.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -59,9 +59,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     array([0, 1, 2])
 
     Args:
-        method: see `evenstream.Learner`, as for all arguments up to `drift`. None leaves the
-            choice to it.
-        model: a network's name or a module; like all other parts, it is copied before use.
+        method: see `evenstream.Learner`, as for all arguments up to `drift`. None means the learner
+            chooses.
+        model: the name of a network, or a module; like all other parts, it is copied before use.
         criterion: see `evenstream.Learner`.
         head: see `evenstream.Learner`.
         rule: the inference rule, which `evenstream.Learner` calls `predict`.
@@ -69,16 +69,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         storing: see `evenstream.Learner`.
         memory: samples kept for replay.
         lr: learning rate.
-        batch: rows of a step; `fit` and `partial_fit` cut what they are given into such batches.
+        batch: rows per step; `fit` and `partial_fit` split their data into batches of this size.
         replay_batch: stored samples replayed in each step.
         steps: updates for each batch.
         step_rows: see `evenstream.Learner`.
         optimizer: see `evenstream.Learner`.
-        momentum: of sgd.
-        weight_decay: of any optimiser.
+        momentum: momentum of SGD.
+        weight_decay: weight decay, with any optimiser.
         device: where the network and the memory live.
-        dtype: as for `evenstream.Learner`; "float32" is the default, since bfloat16 would let the
-            rows beside it change a row's probabilities.
+        dtype: as for `evenstream.Learner`; "float32" is the default, since with bfloat16 the
+            probabilities of a row would depend on the rows next to it.
         augment: see `evenstream.Learner`.
         mean: see `evenstream.Learner`.
         std: see `evenstream.Learner`.
@@ -86,16 +86,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head_size: see `evenstream.Learner`.
         weights: see `evenstream.Learner`.
         drift: see `evenstream.Learner`.
-        epochs: passes of `fit` over its data; `partial_fit` makes one.
-        class_weight: None, `{label: weight}` (1 for labels that are not in it), or "balanced",
+        epochs: passes of `fit` over its data; `partial_fit` always makes one.
+        class_weight: None, `{label: weight}` (1 for labels not listed), or "balanced",
             which needs all labels at once and so is for `fit` only.
-        random_state: a seed, a generator of NumPy, or None for a seed that is drawn.
-        verbose: show how far `fit` is, in a line that changes in place.
+        random_state: a seed, a NumPy generator, or None for a random seed.
+        verbose: show the progress of `fit` in a line that updates in place.
 
     Attributes:
         classes_: the labels seen or announced so far, sorted: the columns of `predict_proba`.
-        learner_: the `evenstream.Learner`, whose own labels stay in the order of arrival.
-        n_features_in_: columns of the inputs.
+        learner_: the `evenstream.Learner`, whose own labels stay in order of arrival.
+        n_features_in_: number of input columns.
         feature_names_in_: their names, if the inputs had any.
     """
 
@@ -165,7 +165,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from scratch, in `epochs` passes over the data in random order.
 
-        Rows enter the memory in the first pass. Rows of weight 0 are left out.
+        Rows enter the memory in the first pass. Rows with weight 0 are left out.
         """
         if not (is_whole(self.epochs) and self.epochs >= 1):
             raise InputError(f"epochs must be a whole number of 1 or more, got {self.epochs!r}")
@@ -185,10 +185,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on learning: one pass over the data as they come, in batches.
+        """Continue learning: one pass over the data in the given order, in batches.
 
-        Labels never seen are welcome. `classes` announces some, at any time: they are in
-        `classes_` from now on, with probability 0 until they have been seen.
+        New labels are welcome. `classes` may announce some at any time: they then appear in
+        `classes_`, with probability 0 until they have been seen.
         """
         first = not hasattr(self, "learner_")
         X, y = self._data(X, y, reset=first)
@@ -204,8 +204,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, reject: float | None = None) -> Array:
         """The most likely label of each row.
 
-        With `reject=0.05`, None (in an array of Python objects) where a row looks like no class
-        that is known, and for about 5 % of rows of known classes.
+        With `reject=0.05`, returns None (in an array of Python objects) where a row looks like no
+        known class, and for about 5 % of rows of known classes.
         """
         best = self.predict_proba(X).argmax(1)
         labels: Array = self.classes_[best]
@@ -216,7 +216,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return labels
 
     def score_samples(self, X: Any) -> NDArray[np.float32]:
-        """How much each row looks like one of the known classes; higher is more."""
+        """How familiar each row looks, compared with the known classes; higher is more familiar."""
         check_is_fitted(self)
         return self.learner_.familiarity(self._rows(X))
 
@@ -230,9 +230,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._weighed_classes(probabilities)
 
     def _weighed_classes(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Where a closed form takes all classes for equally frequent, weights count here.
+        """Apply weights to the probabilities of closed forms, which assume equally frequent
+        classes.
 
-        "balanced" means just that, and changes nothing.
+        "balanced" means equally frequent, and so changes nothing.
         """
         given = self.class_weight
         if not isinstance(given, Mapping) or self.learner_.composition.rule.weighs_classes:
@@ -260,7 +261,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _weighed(
         self, X: Array, y: Array, sample_weight: Any, *, balanced: bool
     ) -> tuple[Array, Array | None]:
-        """The rows that count for something, and what each row counts; None if all count alike."""
+        """The rows with positive weight, and their weights; None if all are equal."""
         if sample_weight is None and self.class_weight is None:
             return np.arange(len(y)), None
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -276,7 +277,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rows, weights
 
     def _seed(self) -> int:
-        """The seed itself if it is one, so that the learner is that of `Learner(seed=...)`."""
+        """An integer seed is used directly, so that the learner equals `Learner(seed=...)`."""
         given = self.random_state
         if isinstance(given, int | np.integer):
             return int(given)
@@ -293,7 +294,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def dtype_of(X: Any) -> Any:
-    """Tables become float32; images stay, so that uint8 is scaled to 0..1."""
+    """Tables become float32; images keep their type, so that uint8 is scaled to 0..1."""
     return np.float32 if getattr(X, "ndim", 2) <= 2 else "numeric"
 
 
@@ -308,12 +309,12 @@ def one_pass(
 
 
 def plain(labels: Array) -> list[Any]:
-    """Labels for the learner, which knows no fractions."""
+    """Labels for the learner, which does not accept fractions."""
     return [int(label) if isinstance(label, float) else label for label in labels.tolist()]
 
 
 def merged(*parts: Array) -> Array:
-    """All labels, each once, sorted; refuses what has no order."""
+    """The distinct labels, sorted; rejects labels that have no order."""
     kinds = {kind_of(cls) for part in parts for cls in set(map(type, part.tolist()))}
     if len(kinds) > 1:
         mixed = " and ".join(sorted(kinds))
@@ -322,7 +323,7 @@ def merged(*parts: Array) -> Array:
 
 
 def kind_of(cls: type) -> str:
-    """In words; True is not 1 for a learner."""
+    """Labels in words; to a learner, True is not 1."""
     for word, classes in (("text", str), ("booleans", bool), ("numbers", (int, float))):
         if issubclass(cls, classes):
             return word

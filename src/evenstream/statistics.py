@@ -37,7 +37,7 @@ class Interval:
         mean: the mean of the values or of the paired differences, or the difference of two means.
         low: lower end of the interval; `None` with a single value or pair.
         high: upper end of the interval; `None` with a single value or pair.
-        n: the number of values or pairs; of two separate means the smaller number.
+        n: the number of values or pairs; for two separate means, the smaller number.
         std: sample standard deviation of the values or differences; `None` with a single one, and
             for two separate means, which have one each.
     """
@@ -67,7 +67,7 @@ def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     mean = float(data.mean())
     if data.size < 2:
         return mean, None
-    # The mean of equal numbers can be off by a rounding error; their spread is zero all the same.
+    # The mean of equal numbers can be off by a rounding error; their spread is still zero.
     return mean, float(data.std(ddof=1)) if np.ptp(data) > 0 else 0.0
 
 
@@ -82,7 +82,7 @@ def paired_difference(
     Args:
         a: one result for each seed.
         b: the results to compare with, for the same seeds in the same order.
-        confidence: how often such intervals hold the true mean difference.
+        confidence: how often such intervals contain the true mean difference.
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
@@ -109,10 +109,10 @@ def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Inter
 def difference_of_means(a: Sample, b: Sample, *, confidence: float = 0.95) -> Interval:
     """Return the difference of two means, `a - b`, with a cautious confidence interval.
 
-    For results that cannot be paired, such as ours and those in print: each side has a deviation
-    and a number of its own. `n` is the smaller number and `std` is not defined. The degrees of
-    freedom are those of the smaller side: Welch's estimate of them is too large where one side has
-    two or three values, whose deviation may by luck be next to nothing.
+    For results that cannot be paired, such as ours and printed ones: each side has its own
+    deviation and number. `n` is the smaller number and `std` is undefined. The degrees of freedom
+    are those of the smaller side: Welch's estimate is too large if one side has two or three
+    values, whose deviation may happen to be tiny.
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
@@ -126,7 +126,7 @@ def difference_of_means(a: Sample, b: Sample, *, confidence: float = 0.95) -> In
 
 
 def _t_quantile(probability: float, freedom: int) -> float:
-    """Student's t; `scipy.stats` has it as well, but takes a second or two to load."""
+    """Student's t; `scipy.stats` has it too, but takes a second or two to load."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, probability))

@@ -1,8 +1,8 @@
-"""One suite of promises that every method keeps, present and future.
+"""One suite of promises that every method keeps, now and in future.
 
 `check_method("my-method")` trains tiny learners and raises an AssertionError that says which
-promise is broken. It needs no test framework; with pytest, parametrise over `CHECKS`. Beyond
-those, `check_long_stream` takes about a minute.
+promise is broken. It needs no test framework; with pytest, parametrise over `CHECKS`. In addition,
+`check_long_stream` takes about a minute.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NAMES = ("bolt", 7, ("gear", 2), True, "1", "nut")
 LABEL_COUNTS = dict.fromkeys(NAMES, 10)
 NEEDS_TASKS = {"boundaries", "label_counts", "second_pass"}
 EPOCH = 8
-"""Batches of a task's data, for methods that look at it more than once."""
+"""Number of batches in a task's data, for methods that visit it more than once."""
 SHORT = 8
-"""Steps of a stream that is just long enough for new classes and a full memory."""
+"""Steps in a stream that is just long enough for new classes and a full memory."""
 FLOOR = 0.7
-"""Accuracy on all classes of the toy stream that a method with a memory must reach."""
+"""Accuracy that a method with a memory must reach on all classes of the toy stream."""
 
 Batch = tuple[np.ndarray[Any, Any], list[Any]]
 
@@ -87,7 +87,7 @@ def make_learner(method: str, **options: Any) -> Learner:
 
 
 def toy_task(learner: Learner, task: int) -> Batch | None:
-    """All data of a task, for learners that look at it more than once."""
+    """All data of a task, for learners that visit it more than once."""
     if "second_pass" not in learner.needs:
         return None
     stream = toy_stream(3 * EPOCH, classes=6)
@@ -96,7 +96,7 @@ def toy_task(learner: Learner, task: int) -> Batch | None:
 
 
 def feed(learner: Learner, stream: Iterable[Batch]) -> Learner:
-    """Learn every batch of a stream, announcing tasks to a learner that is inside one."""
+    """Learn every batch of a stream, announcing tasks to a learner that is in one."""
     for x, labels in stream:
         while learner.in_task and learner.task < NAMES.index(labels[0]) // 2:
             learner.end_task(toy_task(learner, learner.task))
@@ -108,9 +108,9 @@ def feed(learner: Learner, stream: Iterable[Batch]) -> Learner:
 
 
 def check_learns(method: str) -> None:
-    """It tells the classes of a separable stream apart, old ones too if it has a memory.
+    """It learns to separate the classes of an easy stream, including old ones if it has a memory.
 
-    A short stream is enough for most; who has not learned by then gets a longer one.
+    A short stream is enough for most; methods that need more get a longer one.
     """
     for steps in (24, 40, 120):
         learner = make_learner(method, model=Backbone(dropout=0.0), memory=40)
@@ -121,7 +121,7 @@ def check_learns(method: str) -> None:
 
 
 def _accuracy(learner: Learner) -> float:
-    """On all classes of the toy stream, or on the last two without a memory."""
+    """Accuracy on all classes of the toy stream, or on the last two without a memory."""
     if learner.in_task:
         learner.end_task(toy_task(learner, learner.task))
     stream = toy_stream(20, seed=5)
@@ -141,7 +141,7 @@ def _assert_learned(method: str, right: float) -> None:
 
 
 def check_same_seed_same_weights(method: str) -> None:
-    """Two learners with one seed are equal bit for bit, another seed is not."""
+    """Two learners with the same seed are equal bit for bit; a different seed differs."""
     stream = toy_stream(SHORT)
     one, two, other = (feed(make_learner(method, seed=seed), stream[:2]) for seed in (0, 0, 1))
     assert one.fingerprint() != other.fingerprint(), f"{method} does not depend on the seed"
@@ -152,7 +152,7 @@ def check_same_seed_same_weights(method: str) -> None:
 
 
 def check_resumes_exactly(method: str) -> None:
-    """Saved in the middle, loaded and continued: equal to the run that was not."""
+    """Saved halfway, loaded and continued, it equals an uninterrupted run."""
     stream, whole, loaded = toy_stream(), make_learner(method), {}
     for done, batch in enumerate(stream):
         if done in (1, 7):
@@ -163,13 +163,13 @@ def check_resumes_exactly(method: str) -> None:
     for cut, learner in loaded.items():
         feed(learner, stream[cut:])
         assert learner.fingerprint() == whole.fingerprint(), (
-            f"{method} saved after {cut} steps goes on differently: state is missing from "
+            f"{method} saved after {cut} steps continues differently: state is missing from "
             "tensors, modules or optimizers"
         )
 
 
 def check_las_form_differs(method: str) -> None:
-    """Its `-las` form scores observed rows only, and is another method: its loss is `step.ce`."""
+    """Its `-las` form scores only observed rows and learns differently: its loss uses `step.ce`."""
     plain = compose(method)
     adjusted = isinstance(plain.criterion, LogitAdjustedSoftmax)
     if adjusted or plain.method.why_not_las is not None:
@@ -196,7 +196,7 @@ def _parameters(learner: Learner) -> list[Tensor]:
 
 
 def check_takes_any_batch(method: str) -> None:
-    """Single samples, varying sizes, classes that arrive late."""
+    """It accepts single samples, varying batch sizes and late classes."""
     learner = make_learner(method)
     for number, (x, labels) in enumerate(toy_stream(classes=6)):
         size = (1, 3, 6)[number % 3]
@@ -208,7 +208,7 @@ def check_takes_any_batch(method: str) -> None:
 def check_memory_is_bounded(method: str) -> None:
     """The memory never holds more than its capacity, nor anything it was told not to store.
 
-    Its class counts are right, and a method can do without anything stored.
+    Its class counts are right, and the method works with nothing stored.
     """
     for capacity in (1, 5):
         learner = make_learner(method, memory=capacity)
@@ -230,7 +230,7 @@ def check_memory_is_bounded(method: str) -> None:
 
 
 def check_batchnorm_is_left_alone(method: str) -> None:
-    """Choosing, scoring and storing rows does not touch BatchNorm's running statistics."""
+    """Selecting, scoring and storing rows does not touch BatchNorm's running statistics."""
     learner = feed(make_learner(method), toy_stream(6))
     network = learner.network
     assert network is not None
@@ -271,7 +271,7 @@ def check_inputs_stay(method: str) -> None:
 
 
 def check_refusals_leave_no_trace(method: str) -> None:
-    """Bad input, and a loss that is not finite, leave everything as it was."""
+    """Bad input and a non-finite loss leave everything unchanged."""
     learner = feed(make_learner(method), toy_stream(6))
     before = learner.fingerprint()
     good, labels = toy_stream()[-1]
@@ -283,7 +283,7 @@ def check_refusals_leave_no_trace(method: str) -> None:
         (good[:, 1:], labels),
     ):
         _assert_refused(learner, x, y)
-        assert learner.fingerprint() == before, f"{method}: a refused batch leaves a trace"
+        assert learner.fingerprint() == before, f"{method}: a rejected batch leaves a trace"
     if learner.method.trains_on_incoming:
         _assert_refused(learner, huge, [*labels[:-1], "a new class"])
         assert learner.fingerprint() == before, f"{method}: a non-finite loss leaves a trace"
@@ -294,15 +294,15 @@ def _assert_refused(learner: Learner, x: Any, labels: list[Any]) -> None:
         learner.learn(x, labels)
     except EvenstreamError:
         return
-    raise AssertionError(f"{learner.text} accepts a batch that it should refuse")
+    raise AssertionError(f"{learner.text} accepts a batch that it should reject")
 
 
 class _HookFailed(Exception):
-    """What a hook raises in the check below."""
+    """The error that a hook raises in the check below."""
 
 
 def check_failed_task_hooks_leave_no_trace(method: str) -> None:
-    """A task that fails to begin or to end, even in its very last hook, is as if never tried.
+    """A task that fails to begin or end, even in its very last hook, leaves no trace.
 
     The head need not grow: undoing its growth would hide what else is left in its rows.
     """
@@ -320,7 +320,7 @@ def check_failed_task_hooks_leave_no_trace(method: str) -> None:
 
 
 def _assert_undone(learner: Learner, hook: str, action: Callable[..., Any], *what: Any) -> None:
-    """Let the hook that comes last fail once it is through."""
+    """Let the last hook fail once it is done."""
     last, before = learner.parts[-1], learner.fingerprint()
     own = getattr(last, hook)
 
@@ -341,11 +341,11 @@ def _assert_undone(learner: Learner, hook: str, action: Callable[..., Any], *wha
 
 
 def check_corrections(method: str) -> None:
-    """Classes are renamed, removed, merged and emptied; all that is kept by class follows.
+    """Classes can be renamed, removed, merged and emptied; all state per class follows.
 
-    What is left is told apart as before, a correction that fails leaves no trace, and the learner
-    goes on from a save as from where it is. A method of a user's own may refuse instead, because
-    it does not say what its tensors are.
+    The remaining classes are predicted as before, a failed correction leaves no trace, and a saved
+    and loaded learner continues identically. Your own method may reject corrections instead, if it
+    does not declare its tensors.
     """
     learner = feed(make_learner(method, momentum=0.9), toy_stream(SHORT))
     if learner.in_task:
@@ -365,7 +365,7 @@ def check_corrections(method: str) -> None:
     now = learner.scores(x)
     assert now.shape == (len(x), 3), f"{method}: a class that was removed has a score"
     assert torch.equal(now.argmax(1), before[:, kept].argmax(1)), (
-        f"{method}: the classes that are left are told apart in another way"
+        f"{method}: the remaining classes are predicted differently"
     )
     learner.merge("renamed", True)
     learner.forget(label=("gear", 2))
@@ -384,14 +384,14 @@ def check_corrections(method: str) -> None:
 
 
 def _refuses(learner: Learner) -> bool:
-    """Whether a class cannot be removed; that it cannot leaves no trace."""
+    """Whether a class cannot be removed; the rejection must leave no trace."""
     before = learner.fingerprint()
     try:
         Learner.from_state(learner.state(), Backbone()).remove_class(7)
     except EvenstreamError:
         with suppress(EvenstreamError):
             learner.remove_class(7)
-        assert learner.fingerprint() == before, f"{learner.text}: a refusal leaves a trace"
+        assert learner.fingerprint() == before, f"{learner.text}: a rejection leaves a trace"
         return True
     return False
 
@@ -403,7 +403,7 @@ def check_bfloat16(method: str) -> None:
 
 
 def check_whole_head(method: str) -> None:
-    """It works with classes in the softmax that are still to come (scope="all"), and resumes."""
+    """It works with future classes in the softmax (scope="all"), and resumes."""
     options, stream = {"scope": "all", "head_size": 20}, toy_stream(SHORT)
     learner = feed(make_learner(method, **options), stream[:5])
     twin = Learner.from_state(learner.state(), Backbone())
@@ -444,7 +444,7 @@ CHECKS: tuple[Callable[[str], None], ...] = (
 
 
 def check_long_stream(method: str, steps: int = 10_000) -> None:
-    """Ten thousand steps with classes that come back: it still learns, resumes, does not grow."""
+    """Over ten thousand steps with recurring classes, it learns, resumes and does not grow."""
 
     def batches(first: int, last: int) -> Iterator[Batch]:
         for start in range(first, last, 100):

@@ -1,7 +1,7 @@
-"""The text forms: classes by name, with options `key=value,...` behind the name.
+"""The text forms: classes by name, with options `key=value,...` after the name.
 
-The typed fields of a dataclass are its options. Everything that takes such text apart or puts it
-together is here; what the names mean is known further up.
+The typed fields of a dataclass are its options. All parsing and writing of such text happens here;
+the meaning of the names is known in higher layers.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ from evenstream.errors import InputError
 from evenstream.numerals import read_number
 
 LAS = "-las"
-"""Behind a method's name: with Logit Adjusted Softmax."""
+"""Suffix of a method's name: with Logit Adjusted Softmax."""
 _METAVARS = {bool: "{True,False}", int: "INT", float: "FLOAT", str: "NAME"}
 
 
 def metavar(kind: Any) -> str:
-    """How help calls a value of a type."""
+    """The name of a type's values in help texts."""
     kind = without_none(kind)
     return _METAVARS.get(kind) or f"{{{','.join(typing.get_args(kind))}}}"
 
 
 def without_none(kind: Any) -> Any:
-    """X for `X | None`, and any other type as it is."""
+    """X for `X | None`; any other type unchanged."""
     if typing.get_origin(kind) in (typing.Union, UnionType):
         (kind,) = (each for each in typing.get_args(kind) if each is not NoneType)
     return kind
 
 
 def split_options(text: str) -> tuple[str, str]:
-    """`NAME:key=value,...` as the name and what stands behind the colon."""
+    """Split `NAME:key=value,...` at the colon."""
     name, _, options = text.partition(":")
     return name, options
 
 
 def join_options(name: str, *options: str) -> str:
-    """The inverse of `split_options`, with as many lists of options as there are."""
+    """The inverse of `split_options`, for any number of option lists."""
     every = ",".join(filter(None, options))
     return f"{name}:{every}" if every else name
 
 
 @dataclasses.dataclass(frozen=True)
 class MethodText:
-    """`NAME[-las][:key=value,...][@RULE]`, taken apart."""
+    """`NAME[-las][:key=value,...][@RULE]`, parsed."""
 
     name: str
     options: str = ""
     rule: str | None = None
-    """As written behind the @; None if there is no @."""
+    """The text after the @; None if there is no @."""
 
     @classmethod
     def read(cls, text: str) -> MethodText:
-        """Take it apart; the names may mean nothing."""
+        """Parse it; the names need not exist."""
         written, at, rule = text.partition("@")
         return cls(*split_options(written), rule if at else None)
 
@@ -87,7 +87,7 @@ class MethodText:
 
 
 def check_defaults(kind: str, name: str, cls: type) -> None:
-    """Refuse to register a class with an option that has no default."""
+    """Reject a class with an option that has no default."""
     for field in dataclasses.fields(cls):
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise InputError(f"option {field.name!r} of {kind} {name} needs a default")
@@ -117,8 +117,8 @@ def read_options(
         kind: what has the options (`method`, `stream`), for errors.
         name: its name, for errors.
         text: what the user wrote.
-        types: the options there are, each with its type: bool, int, float or a Literal.
-        elsewhere: options that something else has, and its name, for a hint.
+        types: the available options, each with its type: bool, int, float or a Literal.
+        elsewhere: options of something else, with its name, for a hint.
     """
     values: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
@@ -137,10 +137,10 @@ def read_options(
 
 
 def write_options(instance: Any, default: Any = None) -> str:
-    """The options of a dataclass that differ from their defaults, as they are written.
+    """The options of a dataclass that differ from their defaults, as text.
 
-    A whole number in a field for any number is written as that: `tau=2` and `tau=2.0` are one.
-    `default` is an instance with other defaults than the fields'.
+    An integer in a float field is written as a float: `tau=2` and `tau=2.0` are the same. `default`
+    is an instance with defaults other than the fields'.
     """
     types = option_types(type(instance))
     return ",".join(
@@ -152,7 +152,7 @@ def write_options(instance: Any, default: Any = None) -> str:
 
 
 def write_option(name: str, value: Any) -> str:
-    """An option as it is written."""
+    """An option as text."""
     return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
@@ -173,18 +173,18 @@ def _read(what: str, text: str, kind: Any) -> Any:
 
 
 def read_budget(text: str) -> float:
-    """A budget such as `1.1x`: times the image passes of ER-LAS."""
+    """Parse a budget such as `1.1x`, a multiple of the image passes of ER-LAS."""
     try:
         times: float = read_number(text.strip().removesuffix("x"), float)
     except ValueError:
         times = 0.0
     if not 0 < times < math.inf:
-        raise InputError(f"a budget is times the cost of er-las, as in 1.1x; got {text!r}")
+        raise InputError(f"a budget is a multiple of er-las's cost, such as 1.1x; got {text!r}")
     return times
 
 
 def field_docs(cls: type) -> dict[str, str]:
-    """What the strings below the fields of a class, and of those it extends, say about them."""
+    """The descriptions below the fields of a class and its bases."""
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         found |= _own_field_docs(each)
@@ -192,7 +192,7 @@ def field_docs(cls: type) -> dict[str, str]:
 
 
 def _own_field_docs(cls: type) -> dict[str, str]:
-    """The string literals that follow the fields of a class in its source, if that is there."""
+    """The string literals that follow the fields of a class in its source, if available."""
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except (OSError, TypeError):

@@ -1,3 +1,3 @@
-"""The version of this package, for whatever names it: saves, pages, commands."""
+"""The version of this package, for saves, pages and commands."""
 
 __version__ = "0.2.0"

@@ -94,7 +94,7 @@ def test_a_line_that_is_not_written_to_its_end_waits(learn):
     whole = Path(write("whole.csv", *rows(20))).read_bytes()
     half = whole[: whole.rindex(b"kind") + 3]  # "kin" would be a class
     Path("log.csv").write_bytes(half)
-    waits = "its last line has no newline yet and waits for the next time"
+    waits = "its last line has no newline yet and will be read next time"
     for new in ("learned 19 rows of log.csv", "nothing new in log.csv: its 19 rows"):
         status, out, _ = learn("--from", "log.csv")
         assert status == 0 and new in out and waits in out

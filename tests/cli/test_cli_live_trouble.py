@@ -150,7 +150,7 @@ def test_a_wrong_save_is_told_or_passed_over(learn, run):
     write("more.csv", *rows(20, seed=1))
     learn("--from", "more.csv", directory="two")
     alter_newest(Path("two"), lambda state: state["live"].update(streams=3))
-    with pytest.warns(UserWarning, match="'live'.* going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="'live'.* continuing from the checkpoint before it"):
         status, out, _ = learn("--from", "more.csv", directory="two")
     assert status == 0 and "learned 20 rows" in out
 

@@ -148,7 +148,7 @@ def test_the_other_rows_are_answered(learn, run):
     assert run("predict", "dir", "bad.csv")[0] == 2
     status, out, err = run("predict", "dir", "bad.csv", "--corrupt", "skip")
     assert status == 0 and read_csv(out) == answers[:29] + answers[30:]
-    assert "rows left out, could not be used: 1; the first: line 31: column 'b' is 'red" in err
+    assert "rows left out as unusable: 1; the first: line 31: column 'b' is 'red" in err
     status, out, err = run("predict", "dir", "bad.csv", "--corrupt", "null")
     assert status == 0 and len(read_csv(out)) == 40
     assert set(read_csv(out)[29].values()) == {""}
@@ -180,7 +180,7 @@ def test_flags_say_what_columns_are(tickets, learn):
     assert set(table.left_out) == {"ticket", "price"}
     write_tickets(Path("more.csv"), 40, seed=3)
     status, _, err = learn("--from", "more.csv", "--categorical", "premium")
-    assert status == 2 and "for a new learner only" in err
+    assert status == 2 and "for a new learner" in err
     assert learn("--from", "more.csv")[0] == 0
     status, _, err = learn("--from", tickets, "--text", "nothing", directory="other")
     assert status == 2 and "no column 'nothing' among its inputs" in err

@@ -247,7 +247,7 @@ def test_resume_before_the_first_checkpoint(run, stopped):
 def test_resume_with_damaged_checkpoints(run, stopped):
     newest, before = sorted((stopped / "checkpoint").glob("*.json"), reverse=True)
     newest.write_text(newest.read_text().replace("er", "re", 1))
-    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="continuing from the checkpoint before it"):
         status, out, _ = run("resume", stopped)
     assert status == 0
     assert "from step 12 of 20" in out

@@ -171,7 +171,7 @@ def test_paper_list(run, monkeypatch):
         "Figure 1",
     ]
     assert "data-sets" in out and "tab:" not in out
-    assert "those at the scale smoke; there are: paper, cpu, smoke" in " ".join(out.split())
+    assert "for the scale smoke; --scale takes paper, cpu, smoke" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_paper_list_says_what_it_cannot_measure(run, tmp_path, monkeypatch):
     status, out, err = run("paper", "list", "--measure")
     assert status == 0
     assert err.startswith("not measured: c-mnist: ") and err.count("\n") == 1
-    assert listed(out)["own"][1] == "–" and "not known: --measure" not in out
+    assert listed(out)["own"][1] == "–" and "unknown times, use --measure" not in out
 
 
 def test_paper_list_measures_what_it_can(run, table, tmp_path, monkeypatch):
@@ -250,7 +250,7 @@ def test_paper_list_measures_what_it_can(run, table, tmp_path, monkeypatch):
     grid = {**experiment.grid, "stream": ("c-mnist", str(table))}
     both = replace(experiment, grid=grid, scales={})
     monkeypatch.setattr(paper, "experiments", lambda: {"own": both})
-    assert "Times that are not known: --measure." in " ".join(run("paper", "list")[1].split())
+    assert "To estimate unknown times, use --measure." in " ".join(run("paper", "list")[1].split())
     _, out, err = run("paper", "list", "--measure")
     assert listed(out)["own"][1].startswith("over ")
     assert err.startswith("not measured: c-mnist: ") and err.count("\n") == 1

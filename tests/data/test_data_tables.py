@@ -126,7 +126,7 @@ def test_the_label_is_not_guessed():
         ({"label": "kind"}, DataError, "no column 'kind'; the columns are: a, b, label"),
         ({"ignore": ["c"]}, DataError, "no column 'c'"),
         ({"ignore": ["label"]}, InputError, "cannot be the label and be ignored"),
-        ({"ignore": ["a", "b"]}, DataError, "no column beside the label"),
+        ({"ignore": ["a", "b"]}, DataError, "no column besides the label"),
     ],
 )
 def test_columns_that_are_not_there(choice, error, message):

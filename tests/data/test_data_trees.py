@@ -198,7 +198,7 @@ def test_nothing_that_is_there_is_overwritten(downloads, tiny_zip, data_folder, 
         lambda: import_files("tinyimagenet", downloads),
         lambda: get("tinyimagenet", mirror=mirror.url),
     ):
-        with pytest.raises(DataError, match="is there already; remove it"):
+        with pytest.raises(DataError, match="already exists; remove it"):
             act()
     assert mirror.asked == []
     assert contents(data_folder) == before
@@ -244,7 +244,7 @@ def test_a_data_folder_has_one_worker_at_a_time(data_folder):
     data_folder.mkdir()
     with (
         exclusive(data_folder),
-        pytest.raises(EvenstreamError, match=f"at work in {data_folder};"),
+        pytest.raises(EvenstreamError, match=f"working in {data_folder};"),
         exclusive(data_folder, patience=0),
     ):
         pass

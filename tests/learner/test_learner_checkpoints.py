@@ -245,7 +245,7 @@ def test_a_damaged_save_falls_back_to_the_one_before(tmp_path):
     data = bytearray(newest.read_bytes())
     data[-1] ^= 1
     newest.write_bytes(bytes(data))
-    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="continuing from the checkpoint before it"):
         assert Learner.load(tmp_path).fingerprint() == before
     for file in tmp_path.glob("*.safetensors"):
         file.write_bytes(b"")

@@ -157,7 +157,7 @@ DAMAGES = {
 def test_a_wrong_save_falls_back_to_the_one_before(tmp_path, damage):
     before = two_saves(tmp_path)
     alter_newest(tmp_path, DAMAGES[damage])
-    with pytest.warns(UserWarning, match=r"step-4\.json: its entry .* going on from the"):
+    with pytest.warns(UserWarning, match=r"step-4\.json: its entry .* continuing from the"):
         assert Learner.load(tmp_path).fingerprint() == before
 
 
@@ -166,7 +166,7 @@ def test_nesting_without_end_falls_back_to_the_one_before(tmp_path):
     newest = sorted(tmp_path.glob("checkpoint-*.json"))[-1]
     for text in ("[" * 10**5, '{"state":' * 10**5 + "1" + "}" * 10**5):
         newest.write_text(text)
-        with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+        with pytest.warns(UserWarning, match="continuing from the checkpoint before it"):
             learner = Learner.load(tmp_path)
         assert learner.fingerprint() == before
     learner.save(tmp_path)  # which looks at the others, to keep the last that is whole
@@ -188,7 +188,7 @@ def test_following_goes_on_from_the_one_before(tmp_path, new):
     follow(small("er"), stream[:3], place)
     follow(small("er"), stream[:6], place)
     alter_newest(place, DAMAGES["missing"])
-    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="continuing from the checkpoint before it"):
         learner = small("er") if new else Learner.load(place)
         follow(learner, stream, place)
     expected = small("er")

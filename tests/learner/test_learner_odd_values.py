@@ -58,7 +58,7 @@ def test_a_number_of_any_kind_is_a_number(number):
 def test_wrong_parts_are_named(tmp_path):
     feed(small("er"), class_stream(2)).save(tmp_path)
     for name in ("criterion", "head", "predict", "retrieval", "storing"):
-        with pytest.raises(InputError, match=f"{name} must be made from the class"):
+        with pytest.raises(InputError, match=f"{name} must derive from the class"):
             Learner("er", **{name: ER()})
         with pytest.raises(CheckpointError, match=f"leave {name}= out"):
             Learner.load(tmp_path, **{name: ER()})

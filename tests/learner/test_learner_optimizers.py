@@ -240,7 +240,7 @@ def test_arguments_of_a_partial_function_are_compared(tmp_path):
         (lambda groups: 3, "must return a torch optimizer"),
         (lambda groups: groups["tail"], "fails: KeyError"),
         (lambda groups: (o := one_rate(groups), ReduceLROnPlateau(o)), "ReduceLROnPlateau"),
-        (lambda groups: (one_rate(groups), LinearLR(one_rate(groups))), "made for the optimizer"),
+        (lambda groups: (one_rate(groups), LinearLR(one_rate(groups))), "belong to the optimizer"),
         (lambda groups: LBFGS(groups["head"]), "LBFGS cannot make the steps"),
         (lambda groups: SGD(groups["head"], 1e300), "lr is 1e[+]300"),
         (lambda groups: SGD([{"params": groups["head"], "own": object()}], 0.1), "own is <object"),

@@ -189,7 +189,7 @@ def test_a_scheduler_is_told_of_each_update():
         ({"steps": 0}, "steps must be"),
         ({"steps": 2.5}, "steps must be"),
         ({"steps": 2, "step_rows": "half"}, "step_rows must be one of micro, repeat"),
-        ({"step_rows": "repeat"}, "say steps=2 or more"),
+        ({"step_rows": "repeat"}, "set steps to 2 or more"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, said):

@@ -71,7 +71,7 @@ def test_a_method_that_cannot_refuses_and_stays(method):
     learner = small(method)
     learner.learn(X, Y)
     before = learner.fingerprint()
-    with pytest.raises(EvenstreamError, match="cannot weigh rows"):
+    with pytest.raises(EvenstreamError, match="cannot weight rows"):
         learner.learn(X, Y, weights=W)
     learner.learn(X, Y, weights=np.ones(12))
     assert learner.fingerprint() != before

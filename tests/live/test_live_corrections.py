@@ -159,7 +159,7 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     (tmp_path / "ids.txt").write_text(f"{name}\n")
     arguments = ["correct", "forget", str(folder), "--ids-file", str(tmp_path / "ids.txt")]
     assert main(arguments) == 0
-    assert "still holds them" in capsys.readouterr().out
+    assert "still contains them" in capsys.readouterr().out
     assert main([*arguments, "--saves"]) == 0
     assert not holds(folder, row) and len(saves(folder)) == 1
     assert main(["correct", "merge", str(folder), "odd", "zero"]) == 0
@@ -199,7 +199,7 @@ def test_folders_that_are_busy_or_hold_no_learner_are_refused(tmp_path, capsys):
 
     def busy():
         yield from stream()[:4]
-        with pytest.raises(EvenstreamError, match="another process is at work"):
+        with pytest.raises(EvenstreamError, match="another process is working"):
             from evenstream.live.correcting import correct
 
             correct(folder, lambda learner: learner.rename("class 0", "zero"))

@@ -247,7 +247,7 @@ def test_a_saved_learner_can_be_followed_with(tmp_path):
 
 @pytest.mark.parametrize("item", [3, "ab", ([[1.0]],), ([[1.0]], ["x"], [1], 1)])
 def test_a_stream_must_give_pairs(tmp_path, item):
-    with pytest.raises(InputError, match="must give pairs of inputs and labels"):
+    with pytest.raises(InputError, match="must yield pairs of inputs and labels"):
         follow(fresh(), [item], tmp_path / "out", refused="skip")
     assert not (tmp_path / "out").exists()
 

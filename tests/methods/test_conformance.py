@@ -161,7 +161,7 @@ class ForgetsToUndoTheStart(ER):
 @pytest.mark.parametrize(
     ("cls", "complaint"),
     [
-        (UnsavedState, "goes on differently"),
+        (UnsavedState, "continues differently"),
         (GlobalDraws, "not reproducible"),
         (TouchesStatistics, "BatchNorm's running statistics"),
         (LearnsNothing, "of a separable stream right"),

@@ -204,7 +204,7 @@ def test_the_document_of_methods_has_all_of_them_with_their_options():
 
 def test_a_name_is_taken_once(registered):
     registered("opt", Options)
-    with pytest.raises(InputError, match="registered already"):
+    with pytest.raises(InputError, match="already registered"):
         register("opt")(NoCrossEntropy)
     assert METHODS["opt"] is Options
     register("opt")(Options)  # a module imported twice
@@ -214,7 +214,7 @@ def test_a_class_of_ones_own_takes_no_name_of_ours_by_chance(registered):
     """A class `ER` of a user's is not evenstream's; a notebook's cell that runs twice is itself."""
     ours = METHODS["er"]
     with pytest.raises(
-        InputError, match=r"'er' is registered already \(evenstream.methods.er.ER\)"
+        InputError, match=r"'er' is already registered \(evenstream.methods.er.ER\)"
     ):
         register("er")(type("ER", (Method,), {"__module__": "__main__"}))
     assert METHODS["er"] is ours

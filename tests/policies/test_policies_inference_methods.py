@@ -120,7 +120,7 @@ def test_methods_that_are_er_with_a_rule(own, rule):
         ("pec:schedule=constant@ncm", "the network that the rule ncm asks"),
         ("scr@argmax", "only the rule ncm can predict"),
         ("pcr:head=linear", "contrasts rows with class weights by their cosines"),
-        ("lucir-full:head=linear", "made for a cosine head"),
+        ("lucir-full:head=linear", "needs a cosine head"),
     ],
 )
 def test_combinations_without_sense_are_refused(spec, reason):

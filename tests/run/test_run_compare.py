@@ -172,7 +172,7 @@ def test_two_processes_do_not_make_the_same_comparison(table, tmp_path, monkeypa
     monkeypatch.setattr(compare_module, "exclusive", functools.partial(exclusive, patience=0.05))
     with (
         exclusive(out / "comparison.toml"),
-        pytest.raises(EvenstreamError, match="another process is at work in"),
+        pytest.raises(EvenstreamError, match="another process is working in"),
     ):
         compare(comparison, out, 1, Heard())
 

@@ -34,7 +34,7 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
         def start(self, method, seed, steps, done):
             seen.append((method, seed, steps, done))
 
-    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="continuing from the checkpoint before it"):
         resume_run(tmp_path / "run", Progress())
     assert seen == [("er-las", 0, 20, 14)]
     assert outcome(tmp_path / "run") == expected
@@ -77,7 +77,7 @@ def test_wrong_checkpoint_falls_back_to_the_one_before(whole, tmp_path, wrong):
     with pytest.raises(Interrupted):
         start_run(config, tmp_path / "run", stop=StopAfter(16))
     alter_newest(tmp_path / "run" / "checkpoint", WRONG[wrong])
-    with pytest.warns(UserWarning, match=r"its entry '.*going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match=r"its entry '.*continuing from the checkpoint before it"):
         resume_run(tmp_path / "run")
     assert outcome(tmp_path / "run") == expected
 
@@ -175,7 +175,7 @@ def test_two_processes_do_not_work_in_the_same_folder(table, tmp_path, monkeypat
     before = outcome(tmp_path / "run")
     with (
         exclusive(tmp_path / "run" / "config.toml"),
-        pytest.raises(EvenstreamError, match="another process is at work in"),
+        pytest.raises(EvenstreamError, match="another process is working in"),
     ):
         resume_run(tmp_path / "run")
     assert outcome(tmp_path / "run") == before

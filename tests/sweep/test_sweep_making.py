@@ -157,7 +157,7 @@ def test_a_run_of_another_sweep_is_waited_for(table, tmp_path):
         waiting.join(0.3)
         assert waiting.is_alive()
         assert not (folder / "config.toml").exists()
-        with pytest.raises(Interrupted, match="another process is at work"):
+        with pytest.raises(Interrupted, match="another process is working"):
             make_or_finish((config, folder), StopAfter(2))
     waiting.join(30)
     assert found[0]["status"] == "finished"

@@ -1,4 +1,4 @@
-"""`evenstream methods` and `evenstream streams`: what there is."""
+"""`evenstream methods` and `evenstream streams`: list and explain what is available."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def methods(name: OptionalName = None) -> int:
 
 
 def _list_methods(console: Screen) -> None:
-    """All methods with what they are made of, then the rules."""
+    """List all methods and their parts, then the rules."""
     from rich.table import Table
 
     from evenstream.composition import ALIASES, compose
@@ -80,16 +80,16 @@ def _list_methods(console: Screen) -> None:
     console.print(table)
     console.print(
         "-las: the same method with Logit Adjusted Softmax in place of cross-entropy.\n"
-        "@RULE: the same method with another way to predict: er-las@ncm.\n"
+        "@RULE: the same method with a different way to predict: er-las@ncm.\n"
         f"Cost: {COST}.\n"
-        "Write options behind a colon: er-las:tau=2,window=5@ema:decay=0.999. "
+        "Write options after a colon: er-las:tau=2,window=5@ema:decay=0.999. "
         "`evenstream methods NAME` lists them.",
         highlight=False,
     )
 
 
 def _explain_method(console: Screen, composition: Composition) -> None:
-    """What a method does, what it is made of, and all its options."""
+    """Show what a method does, its parts and all its options."""
     from rich.table import Table
 
     from evenstream.composition import LogitAdjustment
@@ -113,7 +113,7 @@ def _explain_method(console: Screen, composition: Composition) -> None:
 
 
 def _all_options(composition: Composition) -> Iterator[tuple[str, str, str]]:
-    """Name, value and meaning of all options that the text form has."""
+    """Name, value and meaning of all options in the text form."""
     from evenstream.composition import LogitAdjustment, storing_name
     from evenstream.core.heads import HEADS
     from evenstream.policies.storing import STORING
@@ -138,7 +138,7 @@ def _all_options(composition: Composition) -> Iterator[tuple[str, str, str]]:
 
 
 def _explain_rule(console: Screen, rule: InferenceRule) -> None:
-    """How a rule predicts, and its options."""
+    """Show how a rule predicts, and its options."""
     from rich.table import Table
 
     from evenstream.composition import rule_text
@@ -153,7 +153,7 @@ def _explain_rule(console: Screen, rule: InferenceRule) -> None:
             table.add_row(option, value, " ".join(meaning.split()))
         console.print(table)
     console.print(
-        f"Write it behind a method: er@{rule_text(rule)}. It changes how the method predicts, not "
+        f"Write it after a method: er@{rule_text(rule)}. It changes how the method predicts, not "
         "how it is trained.",
         highlight=False,
     )
@@ -166,7 +166,7 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
 
     Args:
         name: A stream as PREFIX-DATASET[:key=value,...], or a path.
-        seed: Seed of everything random in the stream.
+        seed: Seed for everything random in the stream.
         picture: PNG file for the drawing.
     """
     from evenstream.cli.screen import Screen
@@ -180,7 +180,7 @@ def streams(name: OptionalName = None, seed: int = 0, picture: PictureFile = Non
 
 
 def _list_streams(console: Screen) -> None:
-    """The streams that have a name, then the prefixes that make one of any data set."""
+    """List the named streams, then the prefixes that turn any data set into a stream."""
     from rich.table import Table
 
     from evenstream.streams import SCENARIOS, STREAMS
@@ -192,7 +192,7 @@ def _list_streams(console: Screen) -> None:
         cells = (key, str(info.tasks), protocol.network, batch, str(protocol.memory))
         table.add_row(*cells, info.description)
     console.print(table)
-    table = Table("prefix", "what it does with any data set", "options")
+    table = Table("prefix", "what it makes of any data set", "options")
     for prefix, scenario in SCENARIOS.items():
         options = ", ".join(field.name for field in dataclasses.fields(scenario))
         table.add_row(f"{prefix}-", first_line(scenario), options)
@@ -207,7 +207,7 @@ def _list_streams(console: Screen) -> None:
 
 
 def _explain_stream(console: Screen, name: str, seed: int, picture: Path | None) -> None:
-    """One stream: its tasks, its protocol and options, and the files with its classes."""
+    """Show one stream: its tasks, protocol and options, and the files with its classes."""
     from rich.table import Table
 
     from evenstream.report.charts.stream_picture import save_stream_png
@@ -245,7 +245,7 @@ def _explain_stream(console: Screen, name: str, seed: int, picture: Path | None)
 
 
 def _counts_file(picture: Path, data: str | Path) -> Path:
-    """Where the numbers beside a picture go; refuses what would not leave the data as it is."""
+    """The file for the numbers beside a picture; refuses to overwrite the data itself."""
     if not picture.name or picture.is_dir() or picture.suffix == ".csv":
         raise InputError(f"--picture {picture}: give the name of a PNG file")
     counts = picture.with_suffix(".csv")
@@ -256,7 +256,7 @@ def _counts_file(picture: Path, data: str | Path) -> Path:
 
 
 def _print_tasks(console: Screen, stream: Stream, found: Profile) -> None:
-    """The tasks of a stream, a row each."""
+    """The tasks of a stream, one row each."""
     from rich.table import Table
 
     table = Table("task", "tested on", "classes", "new", "training", "steps", "test")
@@ -273,7 +273,7 @@ def _print_tasks(console: Screen, stream: Stream, found: Profile) -> None:
 
 
 def _print_facts(console: Screen, facts: list[tuple[str, str]]) -> None:
-    """Titles to the left, text wrapped beside them."""
+    """Titles on the left, with wrapped text beside them."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))

@@ -1,4 +1,4 @@
-"""`evenstream correct ...`: labels and samples of a saved learner that change, or have to go."""
+"""`evenstream correct ...`: change or delete labels and samples of a saved learner."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Saves = tyro.conf.FlagCreatePairsOff[bool]
 
 
 def relabel(directory: Folder, label: Label, ids: Ids = (), ids_file: IdsFile = None) -> int:
-    """Give stored samples another label.
+    """Give stored samples a different label.
 
     Example: evenstream correct relabel plant crack --ids 2024-17 2024-18
 
     Args:
         directory: Folder of the learner.
-        label: The right label; it may be a new one.
+        label: The correct label, which may be new.
         ids: Ids that the samples were learned with.
         ids_file: A file with an id on each line.
     """
@@ -49,7 +49,7 @@ def forget(
     label: OneLabel = None,
     saves: Saves = False,
 ) -> int:
-    """Delete samples, by their ids or all of a class. It cannot be undone.
+    """Delete samples by id, or all samples of a class. This cannot be undone.
 
     Example: evenstream correct forget plant --ids "customer 17" --saves
 
@@ -58,7 +58,7 @@ def forget(
         ids: Ids that the samples were learned with.
         ids_file: A file with an id on each line.
         label: Delete all samples with this label.
-        saves: Remove the save before, too, which still holds them.
+        saves: Also remove the previous save, which still contains them.
     """
     from evenstream.live.correcting import known_label
 
@@ -75,14 +75,14 @@ def forget(
 
 
 def rename(directory: Folder, old: Old, new: New) -> int:
-    """Call a class by another label.
+    """Rename a class.
 
     Example: evenstream correct rename plant "class 3" crack
 
     Args:
         directory: Folder of the learner.
-        old: The label that it has.
-        new: The label that it gets, which no class has.
+        old: Its current label.
+        new: Its new label, which no class may have yet.
     """
     from evenstream.live.correcting import any_label, known_label
 
@@ -97,14 +97,14 @@ def merge(
     old: Old,
     into: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INTO")],
 ) -> int:
-    """Let a class become part of another.
+    """Merge a class into another.
 
     Example: evenstream correct merge plant hairline-crack crack
 
     Args:
         directory: Folder of the learner.
-        old: The class that goes.
-        into: The class that its samples belong to from now on.
+        old: The class to dissolve.
+        into: The class that its samples join.
     """
     from evenstream.live.correcting import known_label
 
@@ -115,14 +115,14 @@ def merge(
 
 
 def remove_class(directory: Folder, label: Label, saves: Saves = False) -> int:
-    """Delete a class with all its samples. It cannot be undone.
+    """Delete a class with all its samples. This cannot be undone.
 
     Example: evenstream correct remove-class plant crack
 
     Args:
         directory: Folder of the learner.
-        label: The class that goes.
-        saves: Remove the save before, too, which still holds it.
+        label: The class to delete.
+        saves: Also remove the previous save, which still contains it.
     """
     from evenstream.live.correcting import known_label
 
@@ -165,5 +165,5 @@ def _correct(directory: Path, change: Callable[[Learner], Edit], saves: bool = F
     if edit.missing:
         say(f"ids without a stored sample: {len(edit.missing):,}")
     if edit.what in ("forget", "remove_class") and not saves:
-        say("the save before this one still holds them: --saves removes it")
+        say("the previous save still contains them; --saves removes it")
     return 0

@@ -74,7 +74,7 @@ def get(name: Name) -> int:
 
 
 def verify(name: Name) -> int:
-    """Check a data set's files against their checksums; exits with 1 if one is wrong.
+    """Check the files of a data set against their checksums; exits with 1 if any is wrong.
 
     Example: evenstream data verify cifar10
 
@@ -120,14 +120,15 @@ def _verdict(statuses: list[FileStatus], name: str) -> str:
 
     found = {status.status for status in statuses}
     if "altered" in found and dataset_info(name).is_tree:
-        return f"not as it was; if it is right now, run `evenstream data import {name} DIR` again"
+        again = f"run `evenstream data import {name} DIR` again"
+        return f"changed since it was imported; if that is intended, {again}"
     if found & {"missing", "altered"}:
         return f"not complete; try `evenstream data get {name}`"
     if "unpinned" in found:
         return "here, but never checked"
     if "pinned" in found:
-        return "names and sizes of all files are as they were when it was imported"
-    return "all files are right"
+        return "names and sizes of all files are the same as when it was imported"
+    return "all files are correct"
 
 
 def _download(row: DatasetRow) -> str:

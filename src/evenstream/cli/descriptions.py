@@ -1,4 +1,4 @@
-"""What a method or another part with options is: facts in words, for the screen and for pages."""
+"""Describe methods and other parts with options in words, for the screen and for pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COST = "F forward, G backward, b incoming, m replayed samples, M the memory's si
 
 
 def facts_of(composition: Composition) -> list[tuple[str, str]]:
-    """What a method is made of, needs and costs, and where it comes from."""
+    """The parts, needs, cost and source of a method."""
     method = composition.method
     policies = [
         f"retrieve: {words(composition.retrieval)}",
@@ -37,12 +37,12 @@ def facts_of(composition: Composition) -> list[tuple[str, str]]:
 
 
 def words(slot: object) -> str:
-    """The name of a slot's class, in words."""
+    """The class name of a part, in words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(slot).__name__).lower()
 
 
 def idea(cls: type) -> str:
-    """All of a docstring, on one line."""
+    """A whole docstring on one line."""
     return " ".join((inspect.getdoc(cls) or "").split())
 
 
@@ -52,7 +52,7 @@ def first_line(cls: type) -> str:
 
 
 def options_of(instance: Any) -> list[tuple[str, str, str]]:
-    """Name, value and meaning of each option: the string below its field, in whichever class."""
+    """Name, value and meaning of each option; the meaning is the string below its field."""
     hints = typing.get_type_hints(type(instance))
     meanings = field_docs(type(instance))
     rows = []

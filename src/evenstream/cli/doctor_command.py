@@ -17,7 +17,7 @@ from evenstream.version import __version__
 Facts = Iterable[tuple[str, object]]
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16")
-"""Of the processor, as Linux spells them: those that make a difference to PyTorch."""
+"""Processor flags that make a difference to PyTorch, as Linux spells them."""
 VARIABLES = re.compile(r"EVENSTREAM_\w+|OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES")
 _REQUIREMENT = re.compile(r"([\w.-]+)[^;]*(?:;.*extra == ['\"]([\w-]+)['\"])?")
 
@@ -25,7 +25,7 @@ _REQUIREMENT = re.compile(r"([\w.-]+)[^;]*(?:;.*extra == ['\"]([\w-]+)['\"])?")
 def doctor() -> int:
     """Print versions, processor, extras and data sets of this machine, for a bug report.
 
-    Whatever is missing or broken is named; exits with 1 if PyTorch cannot be used.
+    Names whatever is missing or broken; exits with 1 if PyTorch cannot be used.
 
     Example: evenstream doctor
     """
@@ -47,11 +47,11 @@ def doctor() -> int:
 
 
 def _attempt(facts: Callable[[], Facts]) -> list[tuple[str, object]]:
-    """The facts that can be found out; a failure counts as a fact."""
+    """Collect the facts; a failure counts as a fact."""
     found: list[tuple[str, object]] = []
     try:
         found.extend(facts())
-    except Exception as error:  # whatever is broken, the rest is still to be said
+    except Exception as error:  # whatever is broken, still report the rest
         found.append(("cannot be said", f"{type(error).__name__}: {error}"))
     return found
 
@@ -97,7 +97,7 @@ def _memory() -> str:
 
 
 def _instructions() -> str:
-    """What Linux says; elsewhere PyTorch's capability, below, tells."""
+    """Processor flags according to Linux; elsewhere PyTorch's capability, below, must do."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -113,7 +113,7 @@ def _torch() -> Facts:
 
     yield "version", torch.__version__
     yield "capability", torch.backends.cpu.get_cpu_capability()
-    yield "threads", f"{torch.get_num_threads()} (commands use 1 unless told: --threads)"
+    yield "threads", f"{torch.get_num_threads()} (commands use 1 unless --threads says otherwise)"
     yield "dtype auto", f"{resolve_dtype('auto', torch.device('cpu'))} on the CPU"
     if torch.version.cuda is None:
         yield "CUDA", "this build of PyTorch has none"
@@ -144,7 +144,7 @@ def _extras() -> Facts:
 
 
 def _requirements() -> list[tuple[str, str]]:
-    """Names of the packages that evenstream asks for, each with its extra if it is of one."""
+    """The packages that evenstream requires, each with the extra it belongs to, if any."""
     try:
         lines = requires("evenstream") or []
     except PackageNotFoundError:

@@ -18,8 +18,8 @@ def export(
 
     Example: evenstream export plant plant.onnx
 
-    It takes raw inputs, as `predict` does, in batches of any size, and gives a probability for each
-    label; the labels are in its metadata.
+    The file takes raw inputs, as `predict` does, in batches of any size, and returns a probability
+    for each label; the labels are in its metadata.
 
     Args:
         directory: Folder of the learner, or of a run.

@@ -1,4 +1,4 @@
-"""`evenstream learn` and `evenstream predict`: a saved learner, used from the shell."""
+"""`evenstream learn` and `evenstream predict`: use a saved learner from the shell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PREDICT_ROWS = 256
 IMAGE_SIDE = 64
-"""That images are brought to, unless another is asked for."""
+"""Default side length to which images are resized."""
 FOR_TABLES, FOR_IMAGES = (
     {"network": chosen.network, **chosen.training()}
     for chosen in (choose((1,)), choose((3, IMAGE_SIDE, IMAGE_SIDE)))
@@ -52,7 +52,7 @@ Saved = Annotated[
 
 
 def _new(metavar: str, default: Any) -> Any:
-    """How the help shows an option of a new learner."""
+    """How the help shows the default of an option for a new learner."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})")
 
 
@@ -70,7 +70,7 @@ class NewLearnerFlags:
     """Feature extractor."""
 
     def given(self) -> dict[str, Any]:
-        """The options that were given."""
+        """The options that were set."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -88,7 +88,7 @@ class NewLearnerFlags:
         return Learner(model=options.pop("network"), device=device or "cpu", **options)
 
     def check(self, learner: Learner) -> None:
-        """Refuse options that a saved learner was not made with."""
+        """Reject options that contradict the saved learner."""
         from evenstream.composition import compose
 
         for name, value in self.given().items():
@@ -99,17 +99,17 @@ class NewLearnerFlags:
                 flag = name.replace("_", "-")
                 raise InputError(
                     f"the saved learner has --{flag} {saved}, not {value}; leave --{flag} out, or "
-                    "begin a new learner in another folder"
+                    "start a new learner in another folder"
                 )
 
 
 def _flags() -> list[tuple[str, Any, Any]]:
-    """A flag for each training option that a live stream can have."""
+    """A flag for each training option that applies to a live stream."""
     types, meanings = option_types(TrainingOptions), field_docs(TrainingOptions)
     found: list[tuple[str, Any, Any]] = []
     for field in fields(TrainingOptions):
         name, kind = field.name, types[field.name]
-        if name in ("device", "scope"):  # one has a flag of its own; all classes are not known
+        if name in ("device", "scope"):  # one has its own flag; "all classes" are not known
             continue
         called = metavar(kind)
         shown = _by_data(called, name) if name in FOR_TABLES else _new(called, field.default)
@@ -145,13 +145,13 @@ def learn(
     device: Saved = None,
     threads: int = 1,
 ) -> int:
-    """Learn from new data, once through, with a saved learner or a new one.
+    """Learn from new data in one pass, with a saved learner or a new one.
 
     Example: evenstream learn plant --from monday.csv
 
     Shows the accuracy on rows before they are learned. Ctrl-C saves, and the same command resumes
-    there; if rows were added to a CSV file meanwhile, it learns those. Rows are read in the order
-    of the file. Images in folders, which would come class by class, are shuffled by the seed.
+    from there; it also learns rows that have since been added to a CSV file. Rows are read in the
+    order of the file. Images in folders, which would come class by class, are shuffled by the seed.
 
     Args:
         directory: Folder of the learner: new, or written by `learn` or by Learner.save.
@@ -162,8 +162,8 @@ def learn(
         new: Options of a new learner.
         start: Start a new DIR from a copy of the learner in this folder, which may be a run's.
         label: Column that holds the label.
-        ids: Column of a table that holds the id of each row, or of whom it is from, for
-            `evenstream correct`.
+        ids: Column of a table that holds an id for each row (or for the person it is from), so that
+            `evenstream correct` can find it.
         ignore: Columns to leave out.
         categorical: Columns to treat as categories, whatever they look like; for a new learner.
         text: Columns to treat as free text; for a new learner.
@@ -171,12 +171,12 @@ def learn(
             new learner.
         size: Height and width that images are resized to; for a new learner.
         corrupt: What to do with rows and images that cannot be used: stop, or skip and count them.
-        again: Learn data once more that has been learned already.
+        again: Learn data even if it has been learned before.
         drift: Warn when accuracy, loss or inputs change, from now on (needs evenstream[river]).
-        patience: How many seconds rows from standard input wait for a full batch.
+        patience: Seconds that rows from standard input wait for a full batch.
         checkpoint_every: Steps between saves.
         device: cpu, cuda, cuda:1, ...
-        threads: Number of threads; results repeat bit for bit on one.
+        threads: Number of threads; with one, results are reproducible bit for bit.
     """
     from evenstream.checkpoint import has_checkpoint
     from evenstream.cli.screen import Screen
@@ -192,7 +192,7 @@ def learn(
     use_machine(threads)
     known, streams, learner = Known(), dict[str, Place](), None
     if has_checkpoint(directory) and start is not None:
-        raise InputError(f"{directory} holds a learner already; leave --start out")
+        raise InputError(f"{directory} already holds a learner; leave --start out")
     saved = directory if has_checkpoint(directory) else start
     if saved is not None:
         learner, tally = read_learner(saved, device)
@@ -233,7 +233,7 @@ def learn(
 
 
 def _tell_columns(data: Source) -> None:
-    """Say what the columns of a table were taken for."""
+    """Print how the columns of a table were interpreted."""
     from evenstream.live.sources import TableSource
 
     encoder = data.columns.encoder if isinstance(data, TableSource) else None
@@ -271,9 +271,10 @@ def predict(
         out: File to write.
         top: Write this many of the most likely labels instead of all probabilities.
         reject: Leave the label empty where a row looks like no known class, and write how familiar
-            each row looks; about this share (0.05) of rows of known classes is left empty, too.
-        spreadsheet_safe: Put a ' before text that a spreadsheet would take for a formula.
-        label: Column that holds the label, which is not used for the prediction.
+            each row looks; about this share (such as 0.05) of rows of known classes is also left
+            empty.
+        spreadsheet_safe: Put a ' before text that a spreadsheet would read as a formula.
+        label: Column that holds the label; it is not used for prediction.
         ignore: Columns to leave out.
         corrupt: What to do with rows and images that cannot be used: stop, skip them, or write a
             line of empty cells for each (null), so that lines stay aligned with the data.
@@ -304,7 +305,7 @@ def predict(
             )
         if data.skipped:
             done = "rows left out" if corrupt == "skip" else "rows left empty"
-            say_error(f"{done}, could not be used: {data.skipped:,}; the first: {data.refusal}")
+            say_error(f"{done} as unusable: {data.skipped:,}; the first: {data.refusal}")
     if reject is not None:
         say_error(f"like no known class: {score.rejected:,} of {score.rows:,} rows")
     if score.labelled:
@@ -314,13 +315,13 @@ def predict(
 
 
 def _real(path: Path) -> Path:
-    """Where a path leads; unlike `resolve`, also if that is nowhere, as with links in a circle."""
+    """Where a path leads; unlike `resolve`, also works for circular links."""
     return Path(os.path.realpath(path))
 
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
-    """A file that appears when it is complete, or the screen."""
+    """A file that appears once it is complete, or the screen."""
     if path is None:
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() == "utf-8":
             sys.stdout.reconfigure(errors=AS_IT_IS)

@@ -1,4 +1,4 @@
-"""The command line. Nothing heavy is imported before it is needed."""
+"""The command line. Heavy modules are imported only when needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Start here:  evenstream compare er er-las --stream c-digits
 """
 
 LOG = "EVENSTREAM_LOG"
-"""Environment variable that sets the level of the log."""
+"""Environment variable for the log level."""
 LEVELS = ("debug", "info", "warning")
 
 Commands = dict[str, Callable[..., Any]]
@@ -56,7 +56,7 @@ def paper() -> int:
 
 
 def correct() -> int:
-    """A saved learner's labels: `correct relabel|forget|rename|merge|remove-class DIR ...`.
+    """Correct a saved learner: `correct relabel|forget|rename|merge|remove-class DIR ...`.
 
     Example: evenstream correct rename plant "class 3" crack
     """
@@ -85,7 +85,7 @@ GROUPS: dict[Callable[..., Any], Commands] = {
     data: data_commands.COMMANDS,
     paper: paper_commands.COMMANDS,
 }
-"""Commands that consist of others."""
+"""Commands with subcommands."""
 
 
 def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
@@ -94,7 +94,7 @@ def _dispatch_group(group: Callable[..., Any], arguments: list[str]) -> int:
 
 
 def _dispatch(program: str, description: str, commands: Commands, arguments: list[str]) -> int:
-    """Run the command that is named; flags of the others are not even looked at."""
+    """Run the named command; the flags of the others are not even built."""
     odd = any(printable(word) != word for word in arguments)  # the parser prints them as they are
     with NUMBERS, redirect_stderr(Escaping(sys.stderr)) if odd else nullcontext():
         command = commands.get(arguments[0])
@@ -119,9 +119,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status = _run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads the output has seen enough, as in `... | head`
-        status = 128 + 13  # as the shell has it for SIGPIPE
-    except OSError as error:  # the output is a file without room for more
+    except BrokenPipeError:  # the reader has seen enough, as in `... | head`
+        status = 128 + 13  # the shell's status for SIGPIPE
+    except OSError as error:  # the output is a file, and the disk is full
         if not status:
             say_error(f"error: {error}")
         status = 2
@@ -132,9 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _prepare_output() -> None:
-    """Have somewhere to print to, in any encoding."""
+    """Make sure that there is somewhere to print to, in any encoding."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed, as by `>&-`
+        if getattr(sys, name) is None:  # it was closed, as with `>&-`
             nowhere = os.open(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
@@ -142,7 +142,7 @@ def _prepare_output() -> None:
 
 
 def _show_log(level: str) -> None:
-    """Write what the library logs to standard error, if asked to."""
+    """Write the library's log to standard error if a level is set."""
     if not level:
         return
     if level not in LEVELS:
@@ -167,7 +167,7 @@ def _run(arguments: list[str] | None) -> int:
         if command in GROUPS:
             return _dispatch_group(command, words[1:] or ["--help"])
         return _dispatch("evenstream", DESCRIPTION, COMMANDS, words or ["--help"])
-    except SystemExit as stop:  # from the parser, which has printed its say
+    except SystemExit as stop:  # from the parser, which has already printed its message
         return stop.code if isinstance(stop.code, int) else 2
     except EvenstreamError as error:
         from evenstream.interruption import Interrupted

@@ -1,4 +1,4 @@
-"""Numbers on the command line: those that tables have, not those of Python's source code."""
+"""Numbers on the command line: plain decimal ones, not Python literals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from evenstream.numerals import read_number
 
 NUMBERS = ConstructorRegistry()
-"""Refuses 1_000 and digits of other scripts, which the parser's own rules take."""
+"""Rejects 1_000 and digits of other scripts, which the parser itself would accept."""
 
 
 @NUMBERS.primitive_rule

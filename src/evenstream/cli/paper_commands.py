@@ -53,7 +53,7 @@ def run(name: Name, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
     Example: evenstream paper run mnist --scale smoke --cells method=er method=er-las
 
-    Ctrl-C saves, and the same command continues from there; finished runs are not run again.
+    Ctrl-C saves, and the same command continues from there; finished runs are not repeated.
 
     Args:
         name: An experiment (see `evenstream paper list`).
@@ -81,16 +81,17 @@ def list_(
 ) -> int:
     """List the paper's tables and figures, what has been run, and how long the rest would take.
 
-    Times are for all cores of this machine, estimated from similar runs that have finished: a dash
-    if there are none, "over" if only some have. Runs count whatever their device and precision, as
-    in `paper report`; `paper run` makes exactly those you ask for.
+    Times are for all cores of this machine, estimated from similar finished runs: a dash if there
+    are none, "over" if only some of them have any. Runs count whatever their device and precision,
+    as in `paper report`; `paper run` makes exactly those you ask for.
 
     Example: evenstream paper list table 2
 
     Example: evenstream paper list --method er-ace --scale cpu --measure
 
     Args:
-        words: Only those with all of these in number, name or title: figure, "table 2", batch.
+        words: Only those whose number, name or title contains all of these: figure, "table 2",
+            batch.
         stream: Only experiments on this stream.
         method: Only experiments with this method.
         scale: Only experiments that have this scale.
@@ -132,10 +133,10 @@ def list_(
         table.add_row(entry.source, entry.name, f"{every - len(ahead)}/{every}", cost, entry.title)
     console.print(table)
     console.print(
-        f"Runs and times are those at the scale {scale or next(iter(scales))}; there are: "
-        f"{', '.join(scales)} (--scale). `evenstream paper run NAME` runs one. Those without runs "
+        f"Runs and times are for the scale {scale or next(iter(scales))}; --scale takes "
+        f"{', '.join(scales)}. `evenstream paper run NAME` runs one. Those without runs "
         "describe streams and need none: `evenstream streams NAME` draws a stream."
-        + (" Times that are not known: --measure." if unknown and not measure else ""),
+        + (" To estimate unknown times, use --measure." if unknown and not measure else ""),
         highlight=False,
     )
     for name, reason in not_measured.items():
@@ -144,7 +145,7 @@ def list_(
 
 
 def _overview() -> Table:
-    """A table that leaves most of the line to the titles."""
+    """A table that gives most of each line to the titles."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -165,12 +166,12 @@ def report(
 
     Example: evenstream paper report --runs out/my-runs --out out/paper-report
 
-    Says for each number whether it differs from the paper's by more than chance, and at which scale
-    it was made. Runs count wherever they are and whichever command made them.
+    States for each number whether it differs from the paper's by more than chance, and at which
+    scale it was made. Runs count wherever they are and whichever command made them.
 
     Args:
         names: Experiments (see `evenstream paper list`).
-        store: Folder that sweeps keep their runs in.
+        store: Folder in which sweeps keep their runs.
         runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
         out: Folder for the report; must be new, empty, or hold an earlier report.
     """
@@ -189,7 +190,7 @@ def report(
         missing = ", ".join(outcome.experiment.name for outcome in contents.without_runs)
         say(f"no runs: {missing}")
     if contents.unplaced:
-        say(f"{count(len(contents.unplaced), 'run')} with settings of no cell")
+        say(f"{count(len(contents.unplaced), 'run')} whose settings match no cell")
     for remark in contents.remarks():
         say(remark)
     _print_some(contents.search.problems)
@@ -205,7 +206,7 @@ def _print_some(problems: Sequence[str], limit: int = 10) -> None:
 
 
 def _ahead(plan: Plan, found: Sequence[FoundRun]) -> list[RunConfig]:
-    """The runs of a plan that are not finished, on no device and from no weights that would do."""
+    """The unfinished runs of a plan, whatever their device and weights."""
     from evenstream.report.experiments import collect_outcome
 
     outcome = collect_outcome(plan.experiment.at(plan.scale), found)
@@ -216,7 +217,7 @@ def _ahead(plan: Plan, found: Sequence[FoundRun]) -> list[RunConfig]:
 
 
 def _measure(ahead: Sequence[RunConfig], estimate: Estimate, not_measured: dict[str, str]) -> None:
-    """Time a few steps of runs that nothing is known of; streams that cannot be are noted."""
+    """Time a few steps of runs of unknown duration; notes streams where that fails."""
     from evenstream.sweep.cost import measure
 
     for config in ahead:
@@ -228,7 +229,7 @@ def _measure(ahead: Sequence[RunConfig], estimate: Estimate, not_measured: dict[
 
 
 def _cost(ahead: Sequence[RunConfig], jobs: int, store: Store, estimate: Estimate) -> str:
-    """How long runs would take with this many at a time, as far as that is known."""
+    """How long runs would take with this many in parallel, as far as known."""
     from evenstream.run.events import last_step
     from evenstream.run.workers import how_many
     from evenstream.sweep.estimate import in_words, wall_seconds

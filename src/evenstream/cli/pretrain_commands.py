@@ -24,38 +24,38 @@ class PretrainSettings:
     """options of the training"""
 
     stream: Annotated[str, tyro.conf.arg(metavar="STREAM")] = "c-imagenet"
-    """A stream with classes set aside; others get them by an option: c-digits:reserve=4."""
+    """A stream with classes set aside; any stream can do so with an option: c-digits:reserve=4."""
     epochs: int = 90
     """Passes over the samples."""
     batch: int = 256
     """Samples in each step."""
     lr: float = 0.1
-    """Highest learning rate; it rises to it, then falls to zero along a cosine."""
+    """Highest learning rate: the rate rises to it, then falls to zero along a cosine."""
     warmup: float = 0.05
-    """Part of the steps in which it rises."""
+    """Share of the steps during which the learning rate rises."""
     momentum: float = 0.9
     """Of SGD."""
     weight_decay: float = 1e-4
     """Of SGD."""
     network: StreamText = None
-    """As for `evenstream run`, which then needs the same."""
+    """As for `evenstream run`, which must then use the same."""
     augment: StreamText = None
     """As for `evenstream run`."""
     seed: int = 0
-    """Of weights, order and augmentation; which classes are set aside does not depend on it."""
+    """Seed for weights, order and augmentation; it does not affect which classes are set aside."""
     device: str = "cpu"
     """cpu, cuda, cuda:1, ..."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto is bfloat16 on CPUs with AMX, else float32."""
+    """auto is bfloat16 on CPUs with AMX, otherwise float32."""
     threads: int = 1
-    """Threads; results are exact, bit for bit, on one."""
+    """Number of threads; with one, results are reproducible bit for bit."""
     corrupt: Literal["stop", "skip"] = "stop"
-    """What to do about an image that cannot be read; those skipped are counted."""
+    """What to do with an image that cannot be read: stop, or skip and count it."""
     checkpoint_every: int = 500
-    """Steps between checkpoints (there is one after each epoch anyway)."""
+    """Steps between checkpoints; there is also one after each epoch."""
 
     def resolve(self, stream: str, protocol: Protocol) -> PretrainConfig:
-        """The full configuration: the stream's network and augmentation, unless given."""
+        """The full configuration, with the stream's network and augmentation unless set."""
         from evenstream.pretrain import PretrainConfig
 
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -94,7 +94,7 @@ def pretrain(
 
 
 def resume_pretraining(folder: Path) -> int:
-    """Go on with a pre-training that was stopped."""
+    """Resume interrupted pre-training."""
     from evenstream.cli.screen import Screen
     from evenstream.pretrain import resume_pretraining as go_on
     from evenstream.run.progress import make_progress

@@ -110,7 +110,7 @@ def compare(
     trackers = read_names(track)
     if not methods:
         raise InputError("name at least one method to compare")
-    warm_up()  # before this process loads PyTorch too, so that both do at the same time
+    warm_up()  # first, so that this process and the workers load PyTorch at the same time
 
     from evenstream.run.compare import Comparison
     from evenstream.run.folder import claim_folder
@@ -139,7 +139,7 @@ def resume(directory: Folder, jobs: int = 0, track: Trackers = "") -> int:
     Example: evenstream resume out/first
 
     Args:
-        directory: The folder given as --out before.
+        directory: The folder that was given as --out.
         jobs: For a comparison, how many runs at the same time (0: one for each core).
         track: Also log runs to tensorboard, mlflow, or both (separated by a comma).
     """
@@ -265,7 +265,7 @@ def _console() -> Screen:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    """Print a line as it is: paths and methods are not markup, and are not wrapped."""
+    """Print a line verbatim: paths and methods are not markup, and lines are not wrapped."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -278,7 +278,7 @@ def _note_missing_weights(config: RunConfig, stream: Stream) -> None:
 
 
 def _note_columns(stream: Stream) -> None:
-    """Say what the columns of a table were taken for."""
+    """Print how the columns of a table were interpreted."""
     table = stream.dataset.table
     if table is not None and not table.obvious:
         _say(_console(), table.summary())
@@ -290,12 +290,12 @@ def _print_settings(console: Screen, config: RunConfig, title: str) -> None:
     _say(
         console,
         f"network {config.network}{f' from {config.weights}' if config.weights else ''}, "
-        f"{f'{config.epochs} epochs a task, ' if config.epochs > 1 else ''}"
+        f"{f'{config.epochs} epochs per task, ' if config.epochs > 1 else ''}"
         f"memory {config.memory}, batch {config.batch}{schedule} + "
         f"{config.replay_batch} replayed"
         f"{f' in {config.steps} steps ({config.step_rows})' if config.steps > 1 else ''}"
         f", lr {config.lr:g}"
-        f"{f' (a tenth from epochs {config.milestones})' if config.milestones else ''}, "
+        f"{f' (divided by ten at epochs {config.milestones})' if config.milestones else ''}, "
         f"{config.optimizer}, augmentation "
         f"{config.augment}, classes by {config.class_order}, {config.device}, dtype {config.dtype}",
         style="dim",
@@ -326,5 +326,5 @@ def _print_result(console: Screen, metrics: dict[str, Any], folder: Path) -> Non
         skipped = (metrics.get(f"skipped_{part}") or {}).get("count", 0)
         if skipped:
             _say(console, f"left out as unreadable: {count(skipped, f'{what} sample')}")
-    page = f"`evenstream report {shlex.quote(str(folder))}` makes a page of them"
+    page = f"`evenstream report {shlex.quote(str(folder))}` turns them into a page"
     _say(console, f"results: {folder}; {page}")

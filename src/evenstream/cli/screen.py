@@ -1,4 +1,4 @@
-"""What commands print to."""
+"""The console that commands print to."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from evenstream.printable import printable
 class Screen(Console):
     """A console for plain text: brackets are not markup, and control characters are escaped.
 
-    Its reader may leave early, as `head` does; `main` sees to that.
+    Its reader may leave early, as `head` does; `main` handles that.
     """
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Escape text before it is measured, so that it has the room it needs."""
+        """Escape text before it is measured, so that it gets the space it needs."""
         return super().render_str(printable(text), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Escape what is to be shown; what moves the cursor for the console itself stays."""
+        """Escape what is shown, but keep the console's own cursor movements."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text), style, control)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Tell `main`; the original ends the process with status 1."""
+        """Tell `main`; the inherited method would exit with status 1."""
         raise BrokenPipeError

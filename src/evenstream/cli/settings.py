@@ -1,6 +1,6 @@
 """Flags shared by `run` and `compare`, and how they combine with a stream's protocol.
 
-Every field of `RunConfig` is a flag: what is declared there need not be said here.
+Every field of `RunConfig` becomes a flag and is declared only there.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class RunFlags:
     """A stream's name (see `evenstream streams`), or the path of a file or folder of data."""
     protocol: Literal["online", "offline"] = "online"
     """online: each sample is seen once (`evenstream methods NAME` says if a method needs a second
-    pass when a task ends). offline: 50 epochs a task and a memory of 100."""
+    pass when a task ends). offline: 50 epochs per task and a memory of 100."""
     inference: Annotated[
         str | None,
         tyro.conf.arg(metavar="RULE", help_behavior_hint="(default: the method's own)"),
     ] = None
     """How to predict: argmax, ncm, ema, ... (see `evenstream methods`). Applies to methods that do
-    not name one themselves, as er@ncm does."""
+    not name a rule themselves, as er@ncm does."""
     eval: Literal["subset", "full"] = "subset"
-    """How many test samples online evaluations use; full, as in the paper, can take 8 times as
-    long as the training."""
+    """How many test samples online evaluations use; full, as in the paper, can take 8 times as long
+    as training."""
 
     def open(self) -> Stream:
         """Load the stream that these flags describe."""
@@ -57,9 +57,9 @@ class RunFlags:
         return open_stream(self._stream_name(), **{name: given[name] for name in shared})
 
     def named(self, method: str) -> str:
-        """The method with the inference rule of these flags, unless it has one; refuses bad names.
+        """The method with the inference rule of these flags, unless it has one; rejects bad names.
 
-        A wrong name is said before any data is loaded.
+        A wrong name is reported before any data is loaded.
         """
         from evenstream.composition import compose
         from evenstream.text import MethodText
@@ -92,7 +92,7 @@ class RunFlags:
         return RunConfig(method=method, **values)
 
     def _stream_name(self) -> str:
-        """A path in full, so that a run can be resumed from anywhere."""
+        """The stream with an absolute path, so that a run can be resumed from anywhere."""
         from evenstream.streams.opening import absolute_name
 
         return absolute_name(self.stream)
@@ -105,7 +105,7 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
     "tasks": (int, "INT", _STREAM),
     "test_fraction": (float, "FLOAT", "(default: 0.2 if it has none)"),
 }
-"""Fields whose flag is not of their own type, or has a default that is said in words."""
+"""Fields whose flag has a different type, or a default described in words."""
 
 
 def _flags() -> list[tuple[str, Any, Any]]:

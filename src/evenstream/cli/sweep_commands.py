@@ -33,7 +33,7 @@ class SweepOptions:
     """options of the sweep"""
 
     jobs: Annotated[int, tyro.conf.arg(help_behavior_hint="(default: one for each core)")] = 0
-    """Runs at the same time, each a process of its own."""
+    """Number of runs at the same time, each in its own process."""
     backend: Literal["local", "ray"] = "local"
     """local: processes of this machine. ray: a Ray cluster (pip install 'evenstream[ray]')."""
     address: Annotated[
@@ -42,47 +42,48 @@ class SweepOptions:
             metavar="HOST:PORT", help_behavior_hint="(default: this machine's, or a new one)"
         ),
     ] = None
-    """Of the Ray cluster; --out must be the same folder on all its machines."""
+    """Address of the Ray cluster; --out must be the same folder on all its machines."""
     seeds: Annotated[
         int | None,
         tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the experiment's)"),
     ] = None
-    """Runs of each cell."""
+    """Number of runs per cell."""
     cells: Annotated[
         tuple[str, ...],
         tyro.conf.arg(metavar="KEY=VALUE [KEY=VALUE ...]", help_behavior_hint="(default: all)"),
     ] = ()
-    """Only cells that have these: method=er method=er-las memory=500."""
+    """Only cells with these values: method=er method=er-las memory=500."""
     scale: ScaleName = None
-    """A smaller form that the experiment has; its numbers are labelled with it."""
+    """A smaller version defined by the experiment; its numbers are labelled with it."""
     device: Annotated[
         str | None,
         tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the experiment's)"),
     ] = None
-    """Where all runs are computed: cpu, cuda, cuda:1, ..."""
+    """Device for all runs: cpu, cuda, cuda:1, ..."""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"] | None,
         tyro.conf.arg(
             metavar="{auto,float32,bfloat16}", help_behavior_hint="(default: the experiment's)"
         ),
     ] = None
-    """Precision of all runs; auto is bfloat16 on CPUs with AMX, else float32."""
+    """Precision of all runs; auto is bfloat16 on CPUs with AMX, otherwise float32."""
     weights: Annotated[
         str | None,
         tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the experiment's)"),
     ] = None
-    """Weights that all runs start from (`evenstream pretrain` makes some); none: from scratch."""
+    """Weights that all runs start from (see `evenstream pretrain`); none: from scratch."""
     retries: int = 1
-    """How often a run that fails is tried again."""
+    """How many times to retry a failed run."""
     keep: bool = False
-    """Keep the checkpoints of finished runs, to predict with them later; they are large."""
+    """Keep the checkpoints of finished runs, to predict with later; they are large."""
     track: Trackers = ""
     """Also log the runs to tensorboard, mlflow, or both (separated by a comma)."""
     out: StoreFolder = STORE
-    """Folder of all runs. Experiments share it, and a run that is there is not run again."""
+    """Folder for all runs. Experiments share it, and a run that is already there is not
+    repeated."""
 
     def overrides(self) -> dict[str, str]:
-        """Settings that count more than the experiment's."""
+        """Settings that override the experiment's."""
         weights = "" if self.weights == "none" else self.weights
         given = {"device": self.device, "dtype": self.dtype, "weights": weights}
         return {name: value for name, value in given.items() if value is not None}
@@ -96,11 +97,11 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
     Example: evenstream sweep tau.toml --jobs 4 --out out/store
 
-    The file needs no more than a [grid]: method = ["er", "er-las"], stream = ["c-digits"], and
+    The file needs only a [grid]: method = ["er", "er-las"], stream = ["c-digits"], and
     whatever else should vary, such as memory = [100, 500] or "method:tau" = [0.5, 1].
 
-    Ctrl-C saves, and the same command continues from there; finished runs are not run again. You
-    get a folder for each run, NAME.csv, which lists them, and a report with tables and figures.
+    Ctrl-C saves, and the same command continues from there; finished runs are not repeated. You get
+    a folder for each run, NAME.csv, which lists them, and a report with tables and figures.
 
     Args:
         file: The experiment.
@@ -112,7 +113,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 
 
 def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
-    """Run what an experiment still lacks and report on all of it; returns the exit status."""
+    """Make the missing runs of an experiment and report on all of it; returns the exit status."""
     from evenstream.cli.screen import Screen
     from evenstream.report.formats import count
     from evenstream.run.workers import warm_up
@@ -139,7 +140,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     if jobs != options.jobs:
         console.print(
             f"{experiment.name}: {count(jobs, 'run')} at a time, as its file says, so that others "
-            "do not change what it measures",
+            "do not disturb what it measures",
             highlight=False,
         )
     with open_backend(options.backend, runs, jobs, options.address) as backend:
@@ -160,7 +161,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     try:
         page = _write_report(plan, store, paper)
         console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
-    except EvenstreamError as error:  # the runs are made all the same
+    except EvenstreamError as error:  # the runs are done in any case
         say_error(f"no report: {error}")
     console.print(f"runs: {listing}", highlight=False, markup=False, soft_wrap=True)
     if failed:
@@ -172,7 +173,7 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
 
 
 def _write_report(plan: Plan, store: Store, paper: bool) -> Path:
-    """Write the report on one experiment into its store; returns the page."""
+    """Write the report on one experiment into its store, and return the page."""
     from evenstream.report.experiments import Contents, collect_outcome, find_runs, write_tables
     from evenstream.report.formats import count
 
@@ -189,7 +190,7 @@ def _write_report(plan: Plan, store: Store, paper: bool) -> Path:
 
 
 def _failures(plan: Plan, store: Store) -> list[Failure]:
-    """The runs of an experiment that failed when they were last tried, in whichever sweep."""
+    """The runs of an experiment whose last attempt failed, in whichever sweep."""
     from evenstream.report.experiments import Failure
 
     experiment = plan.experiment
@@ -199,7 +200,7 @@ def _failures(plan: Plan, store: Store) -> list[Failure]:
             asked = plan.cells.get(cell, ()) if scale == plan.scale else ()
             for config in (*asked, *experiment.configs(cell, scale)):
                 known = store.failure(config)
-                if known is not None:  # of scales that share a run the first, as for results
+                if known is not None:  # if scales share a run, the first, as for results
                     error, attempts = str(known.get("error")), known.get("attempts", 1)
                     failure = Failure(scale, cell, config.seed, error, attempts)
                     found.setdefault(store.folder(config), failure)

@@ -1,1 +1,1 @@
-"""What a learner is made of: labels, memory, randomness, classifier, rows, parts, steps."""
+"""Building blocks of a learner: labels, memory, randomness, classifier, rows, parts, steps."""

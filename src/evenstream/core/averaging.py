@@ -1,4 +1,4 @@
-"""Moving averages of a classifier's weights, head growth included."""
+"""Moving averages of a classifier's weights, including head growth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenstream.core.classifier import Classifier, frozen_copy
 
 
 def moved_average(average: nn.Module | None, network: Classifier, keep: float) -> Classifier:
-    """The average after one more step; it starts as a copy and is then changed in place."""
+    """The average after one more step; it starts as a copy and is then updated in place."""
     if average is None:
         return frozen_copy(network)
     assert isinstance(average, Classifier)
@@ -21,8 +21,8 @@ def moved_average(average: nn.Module | None, network: Classifier, keep: float) -
 def average_into(average: Classifier, network: Classifier, keep: float) -> None:
     """Replace a ← keep·a + (1 − keep)·w for every weight and BatchNorm statistic, in place.
 
-    Rows of the head for new classes start from the same draw as the network's. Whole numbers
-    (BatchNorm's count of batches) are copied.
+    Head rows for new classes start with the network's initial weights. Integers (BatchNorm's batch
+    count) are copied.
     """
     average.head.grow(network.head.out_features)
     average.width = network.width
@@ -34,5 +34,5 @@ def average_into(average: Classifier, network: Classifier, keep: float) -> None:
 
 
 def _tensors(network: Classifier) -> dict[str, Tensor]:
-    """Weights and buffers by name; those that layers share come once."""
+    """Weights and buffers by name; shared ones appear once."""
     return {**dict(network.named_parameters()), **dict(network.named_buffers())}

@@ -1,4 +1,4 @@
-"""How familiar rows of known classes looked before they were learned: what rejections go by."""
+"""How familiar rows of known classes looked before they were learned: the basis of rejections."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from torch import Tensor
 from evenstream.core.edits import Compaction, Regrouping
 
 KEPT = 16
-"""Scores of each class, the newest: those that came when little was known of it make room."""
+"""Number of scores kept per class; older ones, from when the class was little known, are
+dropped."""
 
 
 class Calibration:
     """The newest scores of each class, as the state of a learner.
 
-    Each counts in proportion to the steps that had been made: a score of when half as much was
-    known counts half as much.
+    Each is weighted by the number of steps made at the time: a score from halfway counts half as
+    much.
     """
 
     def __init__(self) -> None:
         self.scores = torch.zeros(0, KEPT, dtype=torch.float64)
-        """One row for each class; NaN where there is none yet."""
+        """Scores, one row per class; NaN where there is none yet."""
         self.steps = torch.zeros(0, KEPT, dtype=torch.float64)
-        """When that was; 0 where there is none yet."""
+        """The steps at which they were measured; 0 where there is none yet."""
         self.counts = torch.zeros(0, dtype=torch.int64)
-        """How many scores each class has had."""
+        """Number of scores that each class has had."""
         self.scale = torch.zeros(2, dtype=torch.float64)
-        """What the scores are in units of: those of another scale cannot be compared."""
+        """Identifies the scale of the scores; scores on different scales cannot be compared."""
 
     def add(self, scores: Tensor, labels: Tensor, step: int) -> None:
-        """Take in the scores of rows that are about to be learned in a step."""
+        """Record the scores of rows that are about to be learned."""
         if not len(labels):
             return
         missing = max(int(labels.max()) + 1 - len(self.counts), 0)
         kept = F.pad(self.scores, (0, 0, 0, missing), value=math.nan)
         steps = F.pad(self.steps, (0, 0, 0, missing))
         counts = F.pad(self.counts, (0, missing))
-        if not missing:  # which padding has not copied
+        if not missing:  # not copied by the padding
             kept, steps, counts = kept.clone(), steps.clone(), counts.clone()
         for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
             place = int(counts[label]) % KEPT
@@ -49,14 +50,14 @@ class Calibration:
         self.scores, self.steps, self.counts = kept, steps, counts
 
     def change_scale(self, scale: tuple[float, float], *, forget: bool) -> None:
-        """Scores to come are on another scale; forget those so far if the others are far off."""
+        """Future scores are on a different scale; drop the earlier ones if it is far off."""
         kept = Calibration().mark() if forget else {}
         self.restore({**kept, "scale": torch.tensor(scale, dtype=torch.float64)})
 
     def threshold(self, share: float) -> float:
-        """What at most this share of rows of known classes stays below.
+        """The score that at most this share of rows of known classes stays below.
 
-        Minus infinity, so that nothing does, while there are too few rows to tell such a share.
+        Minus infinity, which rejects nothing, while there are too few rows to estimate it.
         """
         scores, order = self.scores[~self.scores.isnan()].sort()
         if not len(scores):
@@ -69,23 +70,23 @@ class Calibration:
     # ---- state ---------------------------------------------------------------------------------
 
     def mark(self) -> dict[str, Tensor]:
-        """The tensors, which are replaced and never changed."""
+        """The tensors, which are replaced, never modified."""
         return dict(vars(self))
 
     def restore(self, mark: dict[str, Tensor]) -> None:
-        """Those of the mark."""
+        """Restore the tensors of the mark."""
         vars(self).update(mark)
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def regroup(self, classes: Regrouping) -> None:
-        """The scores of classes that stay; a class that another is merged into keeps its own."""
+        """Keep the scores of remaining classes; when merged, a class keeps its own."""
         by_class = ("scores", "steps", "counts")
         self.restore({name: classes.entries(getattr(self, name)) for name in by_class})
 
     def compact(self, slots: Compaction) -> None:
-        """Nothing is kept by stored sample."""
+        """Nothing here depends on stored samples."""
 
     def state(self) -> dict[str, Any] | None:
         """The tensors; None until there are scores."""
@@ -103,7 +104,7 @@ class Calibration:
             raise ValueError(f"its counts are not those of {classes} classes")
         for values in (scores, steps):
             if values.shape != (len(counts), KEPT) or values.dtype != torch.float64:
-                raise ValueError(f"it has no {KEPT} numbers for each class")
+                raise ValueError(f"it does not have {KEPT} numbers per class")
         if bool((counts < 0).any()) or not bool((steps >= 0).all()):
-            raise ValueError("it counts something below zero")
+            raise ValueError("it has a negative count")
         self.restore(found)

@@ -16,7 +16,7 @@ from evenstream.core.passes import Passes
 
 
 class Classifier(nn.Module):
-    """Features then head. Features may run in bfloat16 (autocast); logits are always float32."""
+    """Features followed by a head. Features may use bfloat16 (autocast); logits are float32."""
 
     def __init__(
         self,
@@ -28,17 +28,18 @@ class Classifier(nn.Module):
         super().__init__()
         self.backbone, self.head, self.dtype = backbone, head, dtype
         self.layout = layout
-        """Of the images that the backbone gets."""
+        """Memory format of the images passed to the backbone."""
         self.width: int | None = None
-        """Classes in the softmax: those seen so far, or None for every row of the head."""
+        """Number of classes in the softmax: those seen so far, or None for every row of the
+        head."""
         norms = [m for m in backbone.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         self._norms = tuple(norms)
         self.passes = Passes()
-        """Counts what goes through it and its copies."""
+        """Counts the passes through it and its copies."""
         self.backbone_work = 0.0
         """Multiplications of the backbone for one row; 0 if unknown."""
         self.front_work = 0.0
-        """Those of a frozen part in front of it, which belongs to the whole, too."""
+        """Multiplications of a frozen part in front of it, which counts as well."""
 
     def features(self, x: Tensor) -> Tensor:
         """Features in float32."""
@@ -59,7 +60,7 @@ class Classifier(nn.Module):
 
     @property
     def exits(self) -> int:
-        """How many classifiers there are on the features of its stages; 0 for a plain head."""
+        """Number of classifiers on the features of its stages; 0 for a plain head."""
         return len(self.head.sizes) if isinstance(self.head, ExitsHead) else 0
 
     def exit_logits(self, exit: int, features: Tensor) -> Tensor:
@@ -72,12 +73,12 @@ class Classifier(nn.Module):
 
     @property
     def backbone_share(self) -> float:
-        """The backbone's part of the work on a row; all of it if that is unknown."""
+        """The backbone's share of the work on a row; all of it if unknown."""
         return self.backbone_work / self.work if self._known else 1.0
 
     @property
     def head_share(self) -> float:
-        """The head's part of it."""
+        """The head's share of it."""
         return self.head.weight.numel() / self.work if self._known else 0.0
 
     @property
@@ -95,9 +96,9 @@ class Classifier(nn.Module):
 
 
 def laid_out(x: Tensor, layout: torch.memory_format) -> Tensor:
-    """Images in the given layout, with one channel, too, where PyTorch takes one for the other.
+    """Images in the given memory format, even with one channel, where PyTorch confuses them.
 
-    A module that reshapes with `view` relies on the usual one.
+    Modules that reshape with `view` rely on the usual one.
     """
     if x.ndim != 4:
         return x
@@ -107,7 +108,7 @@ def laid_out(x: Tensor, layout: torch.memory_format) -> Tensor:
 
 
 def frozen_copy(network: Classifier) -> Classifier:
-    """A copy in eval mode without gradients: teachers, previous models."""
+    """A copy in eval mode without gradients, for teachers and previous models."""
     return copy.deepcopy(network).eval().requires_grad_(False)
 
 
@@ -116,9 +117,9 @@ def regroup_head(
     classes: Regrouping,
     optimizers: Iterable[torch.optim.Optimizer],
 ) -> None:
-    """Take a class out of a head, and out of what optimisers keep of it.
+    """Remove a class from a head and from the optimisers' state for it.
 
-    Of merged classes the one that stays keeps its row.
+    When classes are merged, the remaining one keeps its row.
     """
     head = module.head if isinstance(module, Classifier) else module
     old = head.weight, head.bias
@@ -133,10 +134,11 @@ def regroup_head(
 
 @contextmanager
 def single_row_statistics(norms: tuple[nn.Module, ...], rows: int) -> Iterator[None]:
-    """Let BatchNorm take a single row: a layer with one value a channel uses running statistics.
+    """Let BatchNorm accept a single row: a layer with one value per channel uses running
+    statistics.
 
-    PyTorch refuses such a row in train mode, because its variance is zero; a stream may well
-    bring one.
+    PyTorch rejects such a row in train mode, because its variance is zero, but a stream may well
+    contain one.
     """
     if rows != 1 or not norms:
         yield
@@ -160,7 +162,7 @@ def single_row_statistics(norms: tuple[nn.Module, ...], rows: int) -> Iterator[N
 
 @contextmanager
 def evaluation_mode(network: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients, then every module back in the mode it had."""
+    """Eval mode without gradients; afterwards every module returns to its previous mode."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:

@@ -1,4 +1,4 @@
-"""Where a learner computes, and how exactly."""
+"""The device and precision of a learner."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from evenstream.options import DType
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """Check that the device exists here."""
+    """Check that the device can be used here."""
     why: object = "it is not the name of a device"
     try:
         if isinstance(device, (str, torch.device)):
             resolved = torch.device(device)
-            torch.zeros(1, device=resolved).item()  # "meta" has no numbers to return
+            torch.zeros(1, device=resolved).item()  # "meta" holds no values
             return resolved
     except (RuntimeError, AssertionError, ImportError) as error:
         why = error
@@ -22,7 +22,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
 
 
 def resolve_dtype(dtype: DType, device: torch.device) -> DType:
-    """Turn "auto" into bfloat16 on a CPU with AMX (2 to 4 times faster there), else float32."""
+    """Turn "auto" into bfloat16 on a CPU with AMX (2 to 4 times faster), otherwise float32."""
     if not (isinstance(dtype, str) and dtype == "auto"):
         return dtype
     has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)

@@ -1,7 +1,7 @@
-"""Noticing that a stream has changed: accuracy, loss and inputs, watched by River's ADWIN.
+"""Detects changes in a stream: River's ADWIN watches accuracy, loss and inputs.
 
-`Learner(drift=drift.Adwin())`. What the detectors know is a part of the learner: it is saved with
-it, and a learner that is resumed notices the same as one that was never stopped.
+Use it with `Learner(drift=drift.Adwin())`. The detectors' state is part of the learner: it is saved
+with it, and a resumed learner notices the same as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ Signal = Literal["accuracy", "loss", "inputs"]
 SIGNALS: tuple[Signal, ...] = get_args(Signal)
 Certainty = Annotated[float, Within(1e-12, 0.5)]
 BEGINNING = 200
-"""Rows that say what inputs are like, at first and after each change of them."""
+"""Number of reference rows for inputs, taken at the start and after each change."""
 HALF: dict[Signal, float] = {"loss": 1.0, "inputs": 4.0}
-"""What becomes 1/2 when values are brought to between 0 and 1: more than is usual."""
+"""The value that maps to 1/2 when values are scaled to 0..1; larger than usual."""
 RECENT = 10
-"""Values whose mean is told as that after a change."""
+"""Number of values averaged as the mean after a change."""
 COLUMNS = 4096
-"""Of more, so many are looked at, evenly spread."""
+"""If there are more columns, this many are watched, evenly spread."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A change that was noticed."""
+    """A detected change."""
 
     step: int
-    """The step after which it was."""
+    """The step after which it was detected."""
     signal: Signal
-    """What has changed."""
+    """What changed."""
     before: float
-    """Its mean before the change was noticed."""
+    """Its mean before the change was detected."""
     after: float
     """Its mean over the last ten steps."""
 
@@ -63,25 +63,25 @@ class Drift:
 
 @dataclass(eq=False)
 class Adwin:
-    """Bifet and Gavaldà's adaptive windows, as River has them (`evenstream[river]`).
+    """Bifet and Gavaldà's adaptive windows, as implemented by River (`evenstream[river]`).
 
-    Each signal has a window that grows as long as it is of one piece, and is cut where the means of
-    its two parts differ by more than chance. A value is that of a step, so a batch of one row is
-    noisier than one of ten. Accuracy and loss count as changed when they have become worse.
+    Each signal has a window that grows as long as it is homogeneous, and is cut where the means of
+    its two parts differ by more than chance. There is one value per step, so a batch of one row is
+    noisier than one of ten. Accuracy and loss count as changed when they get worse.
     """
 
     delta: Certainty = 0.002
-    """Chance of a false alarm, for each signal and place to cut; a smaller one notices later."""
+    """Probability of a false alarm, per signal and possible cut; a smaller one reacts later."""
     clock: Positive = 1
-    """Steps between looks."""
+    """Steps between checks."""
     accuracy: bool = True
-    """Watch the accuracy on rows before they are learned, where the method measures it."""
+    """Watch the accuracy on rows before they are learned, if the method measures it."""
     loss: bool = True
     """Watch the training loss."""
     inputs: bool = True
     """Watch how far each batch of inputs is from the mean of the first 200 rows."""
     on_drift: Callable[[Drift], object] | None = None
-    """Called with each change, after the step; it is not saved."""
+    """Called with each change, after the step; not saved."""
 
     SETTINGS: ClassVar = ("delta", "clock", *SIGNALS)
 
@@ -99,7 +99,7 @@ class Adwin:
         return [name for name in SIGNALS if getattr(self, name)]
 
     def settings(self) -> dict[str, Any]:
-        """All but the function, as plain values."""
+        """All settings but the function, as plain values."""
         return {name: getattr(self, name) for name in self.SETTINGS}
 
     def window(self) -> ADWIN:
@@ -114,11 +114,11 @@ class Adwin:
 
 
 def distance(sums: Tensor | None, raw: Tensor) -> tuple[float | None, Tensor]:
-    """How far a batch's mean is from that of the first rows, and the sums over those.
+    """Distance of a batch's mean from that of the reference rows, and the sums over those.
 
-    In squared standard errors, as a mean over columns: about 1 where rows come as they did at
-    first, whatever their number. None as long as these are being gathered. The sums are rows, means
-    and squared differences from those.
+    The distance is in squared standard errors, averaged over columns: about 1 while rows arrive as
+    they did at first, whatever their number, and None while the reference rows are being collected.
+    The sums are the number of rows, the means and the squared deviations from them.
     """
     rows = raw.flatten(1)
     rows = rows[:, :: -(-rows.shape[1] // COLUMNS)].double()
@@ -135,30 +135,30 @@ def distance(sums: Tensor | None, raw: Tensor) -> tuple[float | None, Tensor]:
 
 
 class Drifting(WithoutClasses):
-    """What a learner's detectors know; nothing is watched without an `Adwin`."""
+    """The state of a learner's detectors; nothing is watched without an `Adwin`."""
 
     def __init__(self) -> None:
         self.watch: Adwin | None = None
         self.begin(None)
 
     def begin(self, watch: Adwin | None) -> None:
-        """Watch from now on, or no more."""
+        """Start or stop watching."""
         if not isinstance(watch, Adwin | None):
             raise InputError(f"drift must be an Adwin (evenstream.drift), got {shown(watch)}")
         self.watch = watch
         signals = [] if watch is None else watch.signals
         self.windows = {name: watch.window() for name in signals} if watch is not None else {}
         self.found = dict.fromkeys(signals, 0)
-        """How many changes were noticed."""
+        """Number of changes detected."""
         self.recent: dict[Signal, tuple[float, ...]] = dict.fromkeys(signals, ())
-        """The last values: where a window is cut, they are what comes after."""
+        """The last values, which follow the cut when a window is cut."""
         self.sums: Tensor | None = None
-        """Over inputs; see `distance`."""
+        """Sums over inputs; see `distance`."""
 
     def look(
         self, step: int, accuracy: float | None, loss: float | None, raw: Tensor
     ) -> tuple[Drift, ...]:
-        """The changes that a step shows."""
+        """The changes detected in a step."""
         values: dict[Signal, float | None] = {
             "accuracy": None if accuracy is None else 1 - accuracy,
             "loss": _bounded("loss", loss),
@@ -189,14 +189,14 @@ class Drifting(WithoutClasses):
         return Drift(step, name, _as_told(name, before), _as_told(name, after))
 
     def says(self) -> str:
-        """What `print(learner)` tells."""
+        """Its line in `print(learner)`."""
         told = ", ".join(f"{count:,} of {name}" for name, count in self.found.items())
-        return f"watched by ADWIN, changes noticed: {told}"
+        return f"watched by ADWIN, changes detected: {told}"
 
     # ---- `Stateful` ----------------------------------------------------------------------------
 
     def mark(self) -> Any:
-        """What there is, and what is in the windows, which change in place."""
+        """The values, and the contents of the windows, which change in place."""
         return dict(vars(self)), {name: _saved(window) for name, window in self.windows.items()}
 
     def restore(self, mark: Any) -> None:
@@ -207,10 +207,10 @@ class Drifting(WithoutClasses):
             _fill(self.windows[name], *saved)
 
     def settle(self) -> None:
-        """Nothing was noted."""
+        """Nothing to discard."""
 
     def state(self) -> dict[str, Any] | None:
-        """Settings, and what is in the windows; None if nothing is watched."""
+        """Settings and window contents; None if nothing is watched."""
         if self.watch is None:
             return None
         windows: dict[str, dict[str, Any]] = {}
@@ -228,7 +228,7 @@ class Drifting(WithoutClasses):
         }
 
     def load_state(self, state: dict[str, Any] | None) -> None:
-        """Go on watching; the function that is told is the one that was given here, if any."""
+        """Continue watching; the callback is the one given here, if any."""
         if state is None:
             return
         saved = Adwin(**state["settings"])
@@ -242,14 +242,14 @@ class Drifting(WithoutClasses):
         self.recent = {name: tuple(map(float, state["recent"][name])) for name in self.recent}
         sums = state["inputs"]
         if sums is not None and not (isinstance(sums, Tensor) and sums.shape[:-1] == (3,)):
-            raise TypeError("its sums over inputs are none")
+            raise TypeError("its sums over inputs are invalid")
         self.sums = None if sums is None else sums.clone()
         if state["river"] != version("river"):
-            return  # windows begin anew: another version may write them in another way
+            return  # windows start over: another version may store them differently
         for name, window in self.windows.items():
             content, cut = (state["windows"][name][entry] for entry in ("content", "cut"))
             if not (isinstance(content, Tensor) and content.dtype == torch.uint8):
-                raise TypeError("what was in a window of ADWIN is not bytes")
+                raise TypeError("the contents of an ADWIN window are not bytes")
             _fill(window, bytes(content.flatten().tolist()), bool(cut))
 
 
@@ -258,7 +258,7 @@ def _written(watch: Adwin) -> str:
 
 
 def _bounded(name: Signal, value: float | None) -> float | None:
-    """Between 0 and 1, as ADWIN takes values."""
+    """Scaled to 0..1, as ADWIN requires."""
     return None if value is None else max(value, 0.0) / (HALF[name] + max(value, 0.0))
 
 
@@ -267,7 +267,7 @@ def _as_told(name: Signal, value: float) -> float:
 
 
 def _saved(window: ADWIN) -> tuple[bytes, bool]:
-    """What is in a window, as River writes it for copies, and whether it was cut just now."""
+    """The contents of a window, as River serialises copies, and whether it was just cut."""
     return window._helper.__getstate__(), bool(window.drift_detected)
 
 
@@ -277,6 +277,6 @@ def _fill(window: ADWIN, content: bytes, cut: bool) -> None:
         window._helper.__setstate__(content)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # which is what River's own errors are
-        raise ValueError(f"River cannot read what was in a window: {error}") from None
+    except BaseException as error:  # as River's own errors are
+        raise ValueError(f"River cannot read the contents of a window: {error}") from None
     window._drift_detected = cut

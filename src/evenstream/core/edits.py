@@ -1,8 +1,8 @@
-"""What becomes of state when a class is merged or removed, or stored samples are forgotten.
+"""How state changes when a class is merged or removed, or stored samples are forgotten.
 
-Every piece of a learner follows by one protocol (`regroup`, `compact` of `Stateful`). Methods,
-rules and teachers only declare what their tensors are: an entry for each class, class indices, an
-entry for each stored sample, or nothing of the kind.
+Every piece of a learner follows one protocol (`regroup` and `compact` of `Stateful`). Methods,
+rules and teachers only declare what their tensors hold: an entry per class, class indices, an entry
+per stored sample, or none of these.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Regrouping:
-    """Class `gone` leaves, later ones move up; what it had goes to class `into`, or nowhere."""
+    """Class `gone` is removed, later ones move up; its contents go to class `into` or nowhere."""
 
     seen: int
-    """Classes that there were before."""
+    """Number of classes before."""
     gone: int
     into: int | None = None
 
     @property
     def target(self) -> int | None:
-        """The new index of the class that it is merged into."""
+        """The new index of the class it is merged into."""
         return None if self.into is None else self.count(self.into)
 
     def count(self, classes: int) -> int:
-        """How many of the first `classes` classes stay."""
+        """Number of the first `classes` classes that stay."""
         return classes - (self.gone < classes)
 
     def indices(self, labels: Tensor) -> Tensor:
-        """New class indices; those of a class that goes nowhere are left out."""
+        """New class indices; those of a removed class are left out."""
         if self.into is None:
             labels = labels[labels != self.gone]
         else:
@@ -55,7 +55,7 @@ class Regrouping:
         return labels - (labels > self.gone).long()
 
     def entries(self, values: Tensor, dim: int = 0) -> Tensor:
-        """The entries of the classes that stay; there may be none yet for the last ones."""
+        """The entries of the remaining classes; the last ones may not have any yet."""
         size = values.shape[dim]
         if self.gone >= size:
             return values
@@ -63,7 +63,7 @@ class Regrouping:
         return values.index_select(dim, torch.tensor(kept, dtype=torch.int64, device=values.device))
 
     def totals(self, values: Tensor, dim: int = 0) -> Tensor:
-        """The same, with the entry that goes added to that of the class it is merged into."""
+        """The same, with the removed entry added to that of the class it is merged into."""
         kept, target = self.entries(values, dim), self.target
         if target is None or self.gone >= values.shape[dim]:
             return kept
@@ -71,33 +71,33 @@ class Regrouping:
         shape = [missing if axis == dim else size for axis, size in enumerate(kept.shape)]
         kept = torch.cat([kept, kept.new_zeros(shape)], dim)
         own = kept.select(dim, target)
-        own.copy_(own + values.select(dim, self.gone))  # of truth values, whether either is true
+        own.copy_(own + values.select(dim, self.gone))  # for booleans, whether either is true
         return kept
 
 
 @dataclass(frozen=True, eq=False)
 class Compaction:
-    """Some stored samples leave the memory; the others close the gaps in their order."""
+    """Some stored samples leave the memory; the others close the gaps, keeping their order."""
 
     kept: Tensor
-    """The slots of those that stay, ascending."""
+    """Slots of the remaining samples, ascending."""
     size: int
-    """Slots that were filled before."""
+    """Number of slots filled before."""
 
     @classmethod
     def without(cls, slots: Tensor, size: int) -> Compaction:
-        """All but these slots stay."""
+        """Keep all but these slots."""
         stays = torch.ones(size, dtype=torch.bool, device=slots.device)
         stays[slots] = False
         return cls(stays.nonzero().squeeze(1), size)
 
     def entries(self, values: Tensor) -> Tensor:
-        """The entries of samples that stay; there may be none for the last slots."""
+        """The entries of the remaining samples; the last slots may not have any."""
         kept = self.kept.to(values.device)
         return values[kept[kept < len(values)]]
 
     def indices(self, slots: Tensor) -> Tensor:
-        """New slots of samples; those that left are left out."""
+        """New slots of samples; removed ones are left out."""
         new = torch.full((self.size,), -1, dtype=torch.int64, device=slots.device)
         new[self.kept.to(slots.device)] = torch.arange(len(self.kept), device=slots.device)
         found = new[slots]
@@ -105,30 +105,30 @@ class Compaction:
 
 
 class Follows:
-    """How a tensor follows; this one has nothing to do with classes or stored samples."""
+    """How a tensor follows; this one does not depend on classes or stored samples."""
 
     def regrouped(self, values: Tensor, classes: Regrouping) -> Tensor:
-        """The tensor after a class has gone."""
+        """The tensor after a class was removed."""
         return values
 
     def compacted(self, values: Tensor, slots: Compaction) -> Tensor:
-        """The tensor after stored samples have gone."""
+        """The tensor after stored samples were removed."""
         return values
 
 
 WHOLE = Follows()
-"""It stays as it is."""
+"""It stays unchanged."""
 
 
 @dataclass(frozen=True)
 class PerClass(Follows):
-    """An entry for each class. Of merged classes `into` keeps its own, or (`added`) gets both."""
+    """An entry per class. In a merge, `into` keeps its own or (`added`) gets the sum."""
 
     dim: int = 0
     added: bool = False
 
     def regrouped(self, values: Tensor, classes: Regrouping) -> Tensor:
-        """The entries of the classes that stay."""
+        """The entries of the remaining classes."""
         follow = classes.totals if self.added else classes.entries
         found: Tensor = follow(values, self.dim)
         return found
@@ -144,10 +144,10 @@ class ClassIndices(Follows):
 
 
 class ClassCount(Follows):
-    """A number of classes: all whose index is below it are meant."""
+    """A number of classes, meaning all with a lower index."""
 
     def regrouped(self, values: Tensor, classes: Regrouping) -> Tensor:
-        """How many of them there are still."""
+        """How many of them remain."""
         return torch.full_like(values, classes.count(int(values)))
 
 
@@ -155,7 +155,7 @@ class PerSlot(Follows):
     """An entry for each stored sample."""
 
     def compacted(self, values: Tensor, slots: Compaction) -> Tensor:
-        """The entries of the samples that stay."""
+        """The entries of the remaining samples."""
         return slots.entries(values)
 
 
@@ -163,15 +163,15 @@ class SlotIndices(Follows):
     """Slots of the memory."""
 
     def compacted(self, values: Tensor, slots: Compaction) -> Tensor:
-        """Where those samples are now."""
+        """Their new slots."""
         return slots.indices(values)
 
 
 def by_name(follows: Mapping[str, Follows]) -> Mapping[str, Follows]:
-    """What tensors are, for `follows` and `stored` of a class: nobody changes it by mistake."""
+    """Tensor declarations, for `follows` and `stored` of a class; read-only."""
     return MappingProxyType(dict(follows))
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used, for completion in an editor."""
+    """Public names, for completion in an editor."""
     return __all__

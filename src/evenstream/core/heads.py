@@ -1,4 +1,4 @@
-"""The head on top of the features: a row for each class, made when the class arrives."""
+"""The head on top of the features: a row for each class, created when the class arrives."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ __all__ = [
 class GrowingHead(nn.Module):
     """A linear layer whose rows appear as classes arrive.
 
-    Row c is drawn with `nn.Linear`'s default law from a generator keyed by (seed, c), so it does
-    not matter when the row was made: a head allocated in advance has the same weights.
+    Row c is drawn from `nn.Linear`'s default distribution with a generator keyed by (seed, c), so
+    it does not matter when the row is created: a head allocated in advance has the same weights.
     """
 
     def __init__(self, in_features: int, seed: int, size: int = 0) -> None:
@@ -55,16 +55,16 @@ class GrowingHead(nn.Module):
         if size <= self.out_features:
             return
         drawn = [self._drawn(index) for index in range(self.out_features, size)]
-        trained = self.weight.requires_grad  # an average's is not
+        trained = self.weight.requires_grad  # a moving average's is not
         weight, bias = (torch.cat(rows).to(self.weight) for rows in zip(*drawn, strict=True))
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), weight]), trained)
         self.bias = nn.Parameter(torch.cat([self.bias.detach(), bias]), trained)
 
     def drop(self, index: int, seen: int) -> Tensor:
-        """Take out a class; returns which old rows are left.
+        """Remove a class; returns which old rows are left.
 
-        Later classes move up. Rows beyond the `seen` ones were made in advance: there stay as many,
-        drawn anew.
+        Later classes move up. Rows beyond the `seen` ones were allocated in advance: as many
+        remain, drawn again.
         """
         before = self.out_features
         seen = min(seen, before)
@@ -89,7 +89,7 @@ class GrowingHead(nn.Module):
         return self.logits(features, self.weight[:width], self.bias[:width])
 
     def logits(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Logits by any weights and biases (methods try out changed ones)."""
+        """Logits for the given weights and biases (methods try out modified ones)."""
         return F.linear(features, weight, bias)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -103,7 +103,7 @@ class GrowingHead(nn.Module):
 
 
 def draw_row(in_features: int, generator: torch.Generator) -> Tensor:
-    """Weights and a bias by `nn.Linear`'s default law."""
+    """Weights and a bias from `nn.Linear`'s default distribution."""
     bound = 1 / math.sqrt(in_features)
     return torch.empty(in_features + 1).uniform_(-bound, bound, generator=generator)
 
@@ -111,8 +111,8 @@ def draw_row(in_features: int, generator: torch.Generator) -> Tensor:
 class ExitsHead(GrowingHead):
     """A linear layer on the features of each stage; the logits are the mean of their log-softmax.
 
-    The features of all stages come side by side. A class has one row for all stages, and a bias
-    for each of them.
+    The features of all stages are concatenated. A class has one row across all stages, and a bias
+    for each.
     """
 
     def __init__(self, sizes: Sequence[int], seed: int, size: int = 0) -> None:
@@ -126,7 +126,7 @@ class ExitsHead(GrowingHead):
         return weight.unsqueeze(0), bias.unsqueeze(0)
 
     def logits(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """The mean over exits of the logarithm of their probabilities."""
+        """The mean over exits of their log-probabilities."""
         exits = range(len(self.sizes))
         found = [self._at(exit, features, weight, bias).log_softmax(1) for exit in exits]
         return torch.stack(found).mean(0)
@@ -142,10 +142,10 @@ class ExitsHead(GrowingHead):
 
 
 class CosineHead(GrowingHead):
-    """Scaled cosine between features and class weights: neither's length counts.
+    """Scaled cosine between features and class weights, whatever their lengths.
 
-    The bias is not used. It is there so that whatever grows, undoes or saves a head need not ask
-    which one it is.
+    The bias is unused. It exists so that code that grows, undoes or saves a head need not know
+    which head it is.
     """
 
     def __init__(
@@ -166,17 +166,17 @@ def cosines(features: Tensor, weight: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Head:
-    """What a head is made from; the typed fields of a subclass are its options."""
+    """The specification of a head; the typed fields of a subclass are its options."""
 
     name: ClassVar[str]
     with_exits: ClassVar[bool] = False
-    """Whether it takes the features of each stage of the network, side by side."""
+    """Whether it takes the concatenated features of all stages of the network."""
 
     def __post_init__(self) -> None:
         check_options(self)
 
     def build(self, in_features: int, seed: int, size: int) -> GrowingHead:
-        """The head itself, with `size` rows."""
+        """Create the head with `size` rows."""
         raise NotImplementedError
 
 
@@ -185,7 +185,7 @@ HEADS: Registry[type[Head]] = Registry("head")
 
 
 def register_head(name: str) -> Callable[[H], H]:
-    """Make a head known by name: METHOD:head=NAME; its options are written as `head_OPTION`."""
+    """Register a head by name: METHOD:head=NAME; its options are written as `head_OPTION`."""
 
     def add(cls: H) -> H:
         check_class("head", cls, Head)
@@ -211,9 +211,9 @@ class Cosine(Head):
     """A scaled cosine, so that no class wins by a longer weight."""
 
     scale: float = 10.0
-    """The factor on the cosines: 1 over the temperature."""
+    """Factor on the cosines: 1 over the temperature."""
     scale_learned: bool = False
-    """Whether the factor is trained, too."""
+    """Whether the factor is trained as well."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,9 +229,9 @@ class Cosine(Head):
 @register_head("exits")
 @dataclass(frozen=True)
 class Exits(Head):
-    """A linear layer after each stage of a ResNet; predictions by the mean of their log-softmax.
+    """A linear layer after each stage of a ResNet; predicts by the mean of their log-softmax.
 
-    Each exit is trained by the method's own loss, with its own logits.
+    Each exit is trained with the method's own loss on its own logits.
     """
 
     with_exits = True
@@ -258,5 +258,5 @@ class Exits(Head):
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used, for completion in an editor."""
+    """Public names, for completion in an editor."""
     return __all__

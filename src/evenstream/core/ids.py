@@ -1,4 +1,4 @@
-"""Ids of samples, as what is stored of them: a digest of 128 bits, whatever they are made of."""
+"""Sample ids, stored as 128-bit digests whatever their kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plain_ids(ids: Any) -> list[Label]:
 
 
 def digests(ids: list[Label]) -> Tensor:
-    """Two numbers of 64 bits for each id: no two ids have the same, for all that is known."""
+    """Two 64-bit numbers per id, which are distinct for all practical purposes."""
     found = [hashlib.sha256(json.dumps(label_to_json(each)).encode()).digest()[:16] for each in ids]
     return torch.from_numpy(np.frombuffer(b"".join(found), "<i8").astype(np.int64).reshape(-1, 2))
 
@@ -39,12 +39,12 @@ def row_ids(ids: Any, rows: int) -> Tensor | None:
 
 
 def no_ids(rows: int) -> Tensor:
-    """What rows without an id have."""
+    """The digest of rows without an id."""
     return torch.zeros(rows, 2, dtype=torch.int64)
 
 
 def where(stored: Tensor, wanted: Tensor) -> Tensor:
-    """Which id of those wanted each stored row has, by position; -1 for none of them."""
+    """The position of each stored row's id among those wanted; -1 if it is not among them."""
     places = {tuple(each): place for place, each in enumerate(wanted.tolist())}
     return torch.tensor(
         [places.get(tuple(each), -1) for each in stored.tolist()], dtype=torch.int64

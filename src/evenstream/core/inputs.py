@@ -1,4 +1,4 @@
-"""Checks of what users pass in, before anything changes."""
+"""Checks user input before anything changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InputKind:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> InputKind:
-        """What `asdict` made of it, checked."""
+        """The inverse of `asdict`, with checks."""
         kind = cls(tuple(state["shape"]), state["dtype"])
         sizes = all(type(size) is int and size > 0 for size in kind.shape)
         if kind.shape and sizes and kind.dtype in ("uint8", "float32", "float16"):
@@ -53,7 +53,7 @@ def kind_of(batch: Batch) -> InputKind:
 
 
 def are_texts(x: Any) -> bool:
-    """Whether a user means texts: one, or a sequence that has some."""
+    """Whether the input is meant as texts: one, or a sequence containing some."""
     if isinstance(x, (str, Tensor)):
         return isinstance(x, str)
     if isinstance(x, (list, tuple)):
@@ -66,18 +66,18 @@ def are_texts(x: Any) -> bool:
 
 
 def check_texts(x: Any) -> list[str]:
-    """A batch of texts as a list; refuses rows that are none."""
+    """A batch of texts as a list; rejects rows that are not text."""
     if isinstance(x, str):
         raise InputError("inputs are a single text; pass a list with one text for each sample")
     rows = list(x) if isinstance(x, (list, tuple)) else np.asarray(x).tolist()
     for index, text in enumerate(rows):
         if not isinstance(text, str):
-            raise InputError(f"row {index} is not text but {shown(text)}; pass texts only")
+            raise InputError(f"row {index} is {shown(text)}, not text; pass texts only")
     return [str(text) for text in rows]
 
 
 def refuse_unusual(what: str, tensor: Tensor) -> None:
-    """Refuse a tensor whose values cannot be read one after the other."""
+    """Reject a tensor whose values cannot be read."""
     kind = None
     if is_lazy(tensor):
         kind = "a parameter that has no values yet"
@@ -92,7 +92,7 @@ def refuse_unusual(what: str, tensor: Tensor) -> None:
 
 
 def check_weights(weights: Any, rows: int) -> Tensor | None:
-    """A weight for each row as float32; None if there are none, or all rows count alike."""
+    """A weight per row as float32; None if there are none, or all are equal."""
     if weights is None:
         return None
     found = weights.detach().cpu() if isinstance(weights, Tensor) else weights
@@ -108,7 +108,7 @@ def check_weights(weights: Any, rows: int) -> Tensor | None:
 
 
 def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
-    """A private copy of the batch on the CPU, uint8 or float32; refuses what cannot be learned."""
+    """A private copy of the batch on the CPU, uint8 or float32; rejects unusable input."""
     if isinstance(x, Tensor):
         refuse_unusual("inputs", x)
         rows = x.detach()
@@ -128,7 +128,7 @@ def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
             )
         if array.dtype.kind not in "uifb":
             raise InputError(f"inputs must be numbers, got an array of dtype {array.dtype}")
-        with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused below
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite and is rejected below
             rows = torch.from_numpy(array.astype(array.dtype if array.dtype == np.uint8 else "f4"))
     if rows.is_complex():
         raise InputError(f"inputs must be real numbers, got {rows.dtype}")
@@ -155,7 +155,7 @@ def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     if expected is not None and kind.dtype != expected.dtype:
         raise InputError(
             f"inputs are {kind.dtype}, but this learner has learned from {expected.dtype} "
-            "(uint8 is scaled to 0..1, float is taken as it is); convert them"
+            "(uint8 is scaled to 0..1, float is not); convert them"
         )
     if kept != torch.uint8 and not bool(torch.isfinite(rows).all()):
         bad = int((~torch.isfinite(rows.flatten(1)).all(1)).nonzero()[0])

@@ -1,4 +1,4 @@
-"""How the tables that a learner learns from are read, once it has met one."""
+"""How a learner reads its tables, once it has seen one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from evenstream.tabular import TableEncoder, TableRows, is_frame
 
 
 class KnownTable(WithoutClasses):
-    """The encoder of a learner's tables, None as long as there was none."""
+    """The encoder of a learner's tables; None before the first table."""
 
     def __init__(self) -> None:
         self.encoder: TableEncoder | None = None
 
     def take(self, x: Any) -> tuple[Any, TableEncoder | None]:
-        """A batch as numbers, and what encoded it if it came from a table; changes nothing."""
+        """A batch as numbers, and its encoder if it came from a table; changes nothing."""
         if isinstance(x, TableRows):
             if self.encoder not in (None, x.encoder):
-                raise InputError("these rows were encoded in another way than the learner's")
+                raise InputError("these rows were encoded differently from the learner's")
             return x.values, x.encoder
         if is_frame(x):
             encoder = self.encoder or TableEncoder.infer(x)
@@ -37,7 +37,7 @@ class KnownTable(WithoutClasses):
         self.encoder = mark
 
     def settle(self) -> None:
-        """Nothing was noted."""
+        """Nothing to discard."""
 
     def state(self) -> dict[str, Any] | None:
         """Plain values for a checkpoint."""

@@ -16,9 +16,9 @@ from evenstream.core.inputs import refuse_unusual
 from evenstream.errors import InputError, shown
 
 LARGEST = 10_000
-"""Bits of a number that checkpoints can still write and read."""
+"""Number of bits in the longest integer that checkpoints can store."""
 DEEPEST = 50
-"""Tuples inside one another that checkpoints can still write and read."""
+"""Deepest nesting of tuples that checkpoints can store."""
 
 Label = str | int | bool | tuple["Label", ...]
 
@@ -37,7 +37,7 @@ def plain_label(value: Any, depth: int = 0) -> Label:
         value = value.item()
     if isinstance(value, tuple):
         if depth == DEEPEST:
-            raise InputError(f"a label has more than {DEEPEST} tuples inside one another")
+            raise InputError(f"a label has tuples nested more than {DEEPEST} deep")
         return tuple(plain_label(part, depth + 1) for part in value)
     if isinstance(value, bool):
         return value
@@ -54,24 +54,24 @@ def plain_label(value: Any, depth: int = 0) -> Label:
 
 
 def _plain_text(label: str) -> str:
-    """Text that files can hold: no half of a surrogate pair."""
+    """Reject text that files cannot hold, with half a surrogate pair."""
     try:
         label.encode()
     except UnicodeEncodeError as error:
         raise InputError(
             f"the label {label!a} is not valid text: character {error.start + 1} is half of a "
-            "surrogate pair; decode it rightly where it comes from"
+            "surrogate pair; decode it correctly at its source"
         ) from None
     return label
 
 
 def _check_array(values: Any) -> None:
-    """Refuse an array or tensor that has no values, or such as Python would make others of."""
+    """Reject an array or tensor without values, or with values that Python would alter."""
     if isinstance(values, (np.ndarray, np.generic)):
         if _has_times(values.dtype):
             raise InputError(
-                f"labels are dates or times ({values.dtype}), which a learner does not know; "
-                "make text of them: labels.astype(str)"
+                f"labels are dates or times ({values.dtype}), which a learner does not accept; "
+                "convert them to text: labels.astype(str)"
             )
         if np.ma.is_masked(values):
             raise InputError("labels are masked: some are missing; leave their rows out")
@@ -80,13 +80,13 @@ def _check_array(values: Any) -> None:
 
 
 def _has_times(dtype: np.dtype[Any]) -> bool:
-    """Whether it contains dates or time spans, in named fields as well."""
+    """Whether it contains dates or time spans, including in named fields."""
     fields = (dtype.fields or {}).values()
     return dtype.kind in "mM" or any(_has_times(field[0]) for field in fields)
 
 
 def plain_labels(labels: Any) -> list[Label]:
-    """A batch of labels as a list of Python values; refuses what is not a flat sequence."""
+    """A batch of labels as a list of Python values; rejects anything but a flat sequence."""
     if isinstance(labels, (np.ndarray, torch.Tensor)):
         _check_array(labels)
         if labels.ndim != 1:
@@ -95,7 +95,7 @@ def plain_labels(labels: Any) -> list[Label]:
                 "pass one label for each row"
             )
         labels = labels.tolist()
-    if hasattr(labels, "to_pylist"):  # of Arrow
+    if hasattr(labels, "to_pylist"):  # Arrow arrays
         labels = labels.to_pylist()
     unordered = isinstance(labels, (str, bytes, bytearray, AnySet, Mapping))
     if unordered or not isinstance(labels, Iterable):
@@ -129,8 +129,8 @@ def label_key(label: Label) -> Any:
 class LabelMap:
     """Class indices in order of arrival: the rows of the head.
 
-    New labels are appended in place. Where a label is renamed or goes, the list is a new one, so
-    that the one before is still there to go back to.
+    New labels are appended in place. When a label is renamed or removed, the list is replaced, so
+    that the previous one can be restored.
     """
 
     def __init__(self, labels: Iterable[Label] = ()) -> None:
@@ -152,7 +152,7 @@ class LabelMap:
         return self._index.get(label_key(label))
 
     def add(self, labels: Sequence[Label]) -> list[int]:
-        """Class indices of the labels; new ones are appended in the order they come."""
+        """Class indices of the labels; new ones are appended in order of arrival."""
         indices = []
         for label in labels:
             key = label_key(label)
@@ -164,11 +164,11 @@ class LabelMap:
         return indices
 
     def array(self) -> NDArray[Any]:
-        """All labels, in an array of one kind if they are; which texts and integers may not be."""
+        """All labels as an array of one kind, if they are of one kind."""
         kinds, labels = set(map(type, self._labels)), self._labels
         fits = kinds in ({str}, {int}, {bool})
         if kinds == {str}:
-            fits = not any(label.endswith("\0") for label in map(str, labels))  # which are cut off
+            fits = not any(label.endswith("\0") for label in map(str, labels))  # stripped by NumPy
         elif kinds == {int}:
             fits = all(-(2**63) <= label < 2**63 for label in labels if isinstance(label, int))
         if fits:
@@ -178,47 +178,47 @@ class LabelMap:
         return made
 
     def rename(self, index: int, label: Label) -> None:
-        """Call a class by another label, which no other class has."""
+        """Rename a class; no other class may have the new label."""
         self._set([label if place == index else old for place, old in enumerate(self)])
 
     def regroup(self, classes: Regrouping) -> None:
-        """Leave out the label that goes."""
+        """Remove the label of the removed class."""
         self._set([label for place, label in enumerate(self) if place != classes.gone])
 
     def compact(self, slots: Compaction) -> None:
-        """Labels stay, whatever is stored of them."""
+        """Nothing to do: labels do not depend on stored samples."""
 
     def _set(self, labels: list[Label]) -> None:
         self._labels, self._index = [], {}
         self.add(labels)
 
     def mark(self) -> tuple[list[Label], dict[Any, int], int]:
-        """The list, and how long it is."""
+        """The list and its length."""
         return self._labels, self._index, len(self._labels)
 
     def restore(self, mark: tuple[list[Label], dict[Any, int], int]) -> None:
-        """Forget the labels that came since."""
+        """Forget the labels added since."""
         self._labels, self._index, count = mark
         for label in self._labels[count:]:
             del self._index[label_key(label)]
         del self._labels[count:]
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def state(self) -> list[Any]:
-        """The labels as JSON has them."""
+        """The labels as JSON values."""
         return [label_to_json(label) for label in self]
 
     def load_state(self, state: list[Any]) -> None:
         """The inverse of `state`."""
         self._set([label_from_json(label) for label in state])
         if len(self) != len(state):
-            raise ValueError("a label comes twice")
+            raise ValueError("a label occurs twice")
 
 
 def label_to_json(label: Label) -> Any:
-    """JSON keeps str, int and bool apart by itself; a tuple becomes a list."""
+    """JSON distinguishes str, int and bool by itself; a tuple becomes a list."""
     return [label_to_json(part) for part in label] if isinstance(label, tuple) else label
 
 

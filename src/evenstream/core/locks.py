@@ -1,6 +1,6 @@
-"""One thing at a time, so that several threads may use a learner, and several learners a process.
+"""Locks that let several threads use a learner, and several learners share a process.
 
-Whoever takes both locks takes the process's first: no two threads then wait for each other.
+To avoid deadlocks, code that needs both locks takes the process's first.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import torch
 from evenstream.interruption import SignalsHeld
 
 F = TypeVar("F", bound=Callable[..., Any])
-"""A method, which keeps its type: type checkers do not look through a `Callable` at a setter."""
+"""A method that keeps its type: type checkers do not see a setter through a `Callable`."""
 
 GLOBAL_GENERATOR = RLock()
-"""Held by the one learner that PyTorch's global generator belongs to while it makes a step."""
+"""Held during a step by the learner that owns PyTorch's global generator."""
 
 
 class Lock(RLock):  # type: ignore[misc]  # typeshed has it final, Python has not
-    """A learner's own; a copy of a learner gets a new one.
+    """A learner's own lock; a copy of a learner gets a new one.
 
-    Being C code, `with lock` leaves no moment at which an interrupt finds it taken for ever.
+    Since `with lock` is C code, an interrupt can never leave it locked forever.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Lock(RLock):  # type: ignore[misc]  # typeshed has it final, Python has no
 
 
 class Locked(Protocol):
-    """A learner, as far as its lock goes."""
+    """A learner, reduced to its lock."""
 
     lock: Lock
 
@@ -52,7 +52,7 @@ _at_fork: list[Lock] = []
 
 
 def one_at_a_time(function: F) -> F:
-    """For what reads a learner's state: other threads wait until it is done."""
+    """Decorates methods that read a learner's state: other threads wait until they are done."""
 
     @wraps(function)
     def locked(learner: Locked, /, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ def one_at_a_time(function: F) -> F:
 
 
 def one_step_at_a_time(function: F) -> F:
-    """For what makes a step: other learners wait, too, and so do the handlers of signals."""
+    """Decorates methods that make a step: other learners and signal handlers wait too."""
 
     @wraps(function)
     def locked(learner: Locked, /, *args: Any, **kwargs: Any) -> Any:
@@ -75,18 +75,18 @@ def one_step_at_a_time(function: F) -> F:
 
 
 def set_kernel_threads() -> None:
-    """Let matrix products use as many threads as `torch.set_num_threads` said.
+    """Let matrix products use as many threads as set by `torch.set_num_threads`.
 
-    OpenMP has a number of its own for each Python thread, and PyTorch sets it when it is first
-    asked there, which a matrix product alone does not do.
+    OpenMP has a separate number for each Python thread. PyTorch sets it when first queried there,
+    which a matrix product alone does not trigger.
     """
     torch.get_num_threads()
 
 
 def _wait_for_all() -> None:
-    """Before a fork: a child must not get a learner that another thread has half changed."""
+    """Before a fork: a child must not inherit a learner that another thread is changing."""
     GLOBAL_GENERATOR.acquire()
-    for reference in _locks.valuerefs():  # in one go, whatever other threads make or drop
+    for reference in _locks.valuerefs():  # atomically, whatever other threads create or drop
         lock = reference()
         if lock is not None:
             lock.acquire()

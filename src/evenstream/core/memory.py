@@ -20,9 +20,9 @@ from evenstream.errors import InputError
 
 X, Y, WEIGHT, ID = "x", "y", "row_weight", "row_id"
 RECENT = 64
-"""Writes that a copy may lag behind without being made anew."""
+"""Number of writes that a copy may lag behind before it is rebuilt."""
 ABSENT = {WEIGHT: 1.0}
-"""What a row has that was stored without a value of a field; 0 where nothing is said."""
+"""The value of a field for rows stored without one; 0 unless listed here."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,19 @@ class Placement:
     slots: Tensor
     rows: Tensor
     fields: dict[str, Tensor] = field(default_factory=dict)
-    """Values that the rule itself keeps with each placed row (scores, importance, ...)."""
+    """Values that the policy itself keeps with each placed row (scores, importance, ...)."""
 
 
 class Memory:
     """Up to `capacity` raw samples (images stay uint8) with labels and a method's extra fields.
 
-    Fields are allocated whole when first written; a write costs O(rows written). Which rows go
-    where is the storing policy's business, which come back the retrieval policy's.
+    Fields are fully allocated when first written; a write costs O(rows written). The storing policy
+    decides which rows go where, the retrieval policy which come back.
 
     Args:
-        capacity: how many.
-        device: where they are.
-        follows: what the fields of a method and the counters of a storing policy are, by name.
+        capacity: maximum number of samples.
+        device: where they are stored.
+        follows: declarations of a method's fields and a storing policy's counters, by name.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Memory:
         self.size = 0
         """Slots filled so far; always the first ones."""
         self.class_counts = torch.zeros(0, dtype=torch.int64, device=self.device)
-        """How many stored samples each class has."""
+        """Number of stored samples per class."""
         self.counters: dict[str, Tensor] = {}
-        """What a storing policy counts; saved with the memory. Replaced, never changed in place."""
+        """A storing policy's counters; saved with the memory. Replaced, never modified in place."""
         self._fields: dict[str, Tensor] = {}
         self._journal: list[Callable[[], None]] | None = None
         self.dropped = 0
-        """How often samples were let go on request."""
+        """Number of times samples were deleted on request."""
         self._writes = 0
         self._recent: deque[Tensor | None] = deque(maxlen=RECENT)
         """The slots of the last writes; None if all may have changed."""
@@ -111,25 +111,25 @@ class Memory:
         self.size = max(self.size, int(slots.max()) + 1)
 
     def set_field(self, name: str, slots: Tensor, values: Tensor) -> None:
-        """Overwrite one field of stored samples (scores that a method refreshes)."""
+        """Overwrite one field of stored samples, such as scores that a method refreshes."""
         self._remember(slots, (name,))
         self._fit_field(name, values)
         self._write(name, slots, values)
 
     def _write(self, name: str, slots: Tensor, rows: Tensor) -> None:
         stored = self._fields[name]
-        if rows.shape[1:] != stored.shape[1:]:  # logits made before the head grew
+        if rows.shape[1:] != stored.shape[1:]:  # logits from before the head grew
             rows = F.pad(rows, (0, stored.shape[1] - rows.shape[1]))
         stored[slots] = rows.to(stored.dtype)
 
     def relabel(self, slots: Tensor, labels: Tensor) -> None:
-        """Give stored samples other labels."""
+        """Change the labels of stored samples."""
         self._remember(slots, (Y,))
         self._fields[Y][slots] = labels
         self._count()
 
     def regroup(self, classes: Regrouping) -> None:
-        """Follow a merger or removal; of a class that is removed nothing may be stored any more."""
+        """Follow a merge or removal; a removed class must have no stored samples left."""
         self.check_follows()
         self._remember(torch.arange(self.size, device=self.device), (Y,))
         self._fields = {
@@ -145,7 +145,7 @@ class Memory:
         self._count()
 
     def compact(self, slots: Compaction) -> None:
-        """Let samples go: nothing is left of them in any field."""
+        """Delete samples; nothing is left of them in any field."""
         self.check_follows()
         moved = torch.arange(self.size, device=self.device)
         first = int((slots.kept == moved[: len(slots.kept)]).sum())
@@ -157,12 +157,12 @@ class Memory:
         self._count()
 
     def check_follows(self) -> None:
-        """Refuse to change what nobody has said how to."""
+        """Reject the edit if a field is not declared."""
         for name in (*self._fields, *self.counters):
             if name not in self._follows:
                 raise InputError(
-                    f"the memory keeps {name!r} with its samples, and nobody says what becomes of "
-                    "it when classes or samples go: declare it in `stored` of the method, or in "
+                    f"the memory keeps {name!r} with its samples, and cannot update it when "
+                    "classes or samples are removed: declare it in `stored` of the method, or in "
                     "`follows` of the storing policy (evenstream.edits)"
                 )
 
@@ -179,7 +179,7 @@ class Memory:
         self.class_counts = torch.zeros_like(self.class_counts)
 
     def _remember(self, slots: Tensor, fields: tuple[str, ...]) -> None:
-        """Note in the journal how to undo a write to these slots (arrays themselves are shared)."""
+        """Record in the journal how to undo a write to these slots (arrays are shared)."""
         self._note_write(slots)
         if self._journal is None:
             return
@@ -194,17 +194,17 @@ class Memory:
         self._journal.append(undo)
 
     def _fit_field(self, name: str, rows: Tensor) -> None:
-        """Allocate a field at its first write; widen it when the head has grown since."""
+        """Allocate a field at its first write; widen it if the head has grown since."""
         if name not in self._fields:
             shape = (self.capacity, *rows.shape[1:])
             value = ABSENT.get(name, 0)
             try:
                 self._fields[name] = torch.full(shape, value, dtype=rows.dtype, device=self.device)
-            except RuntimeError as error:  # PyTorch has no type of its own for this on the CPU
+            except RuntimeError as error:  # PyTorch has no specific error type for this on the CPU
                 size = math.prod(shape) * rows.element_size() / 2**30
                 raise InputError(
-                    f"a memory of {self.capacity:,} samples needs {size:,.1f} GiB at once, which "
-                    f"cannot be had ({str(error).partition(chr(10))[0]}); keep fewer"
+                    f"a memory of {self.capacity:,} samples needs {size:,.1f} GiB at once, "
+                    f"which is not available ({str(error).partition(chr(10))[0]}); keep fewer"
                 ) from None
             return
         stored = self._fields[name]
@@ -212,7 +212,7 @@ class Memory:
             self._fields[name] = F.pad(stored, (0, rows.shape[1] - stored.shape[1]))
 
     def check_room(self, raw: Tensor) -> None:
-        """Refuse a capacity for which this machine has no room, given some samples."""
+        """Reject a capacity for which this machine has too little memory, given some samples."""
         row = raw[:1].nbytes + torch.int64.itemsize
         check_room(f"a memory of {self.capacity:,} samples", self.capacity * row, self.device)
 
@@ -239,7 +239,7 @@ class Memory:
         self.class_counts, self.counters = other.class_counts, dict(other.counters)
 
     def mark(self) -> Any:
-        """Start to remember what writes replace, so that a refused step can be undone."""
+        """Start recording what writes replace, so that a rejected step can be undone."""
         self._journal = []
         return self.seen, dict(self.counters)
 
@@ -266,7 +266,7 @@ class Memory:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put a saved memory back; capacities must agree (the learner's options say so)."""
+        """Restore a saved memory; capacities must agree (as the learner's options ensure)."""
         if self._journal is not None:
             before = dict(vars(self))
             self._journal.append(lambda: vars(self).update(before))

@@ -18,22 +18,22 @@ from evenstream.registry import Registry, check_function
 
 Groups = Mapping[str, list[nn.Parameter]]
 """Parameters by what they belong to: `backbone`, `head` and `method` (its own modules). A method's
-modules have an optimiser of their own, so either the first two are empty or the third is."""
+modules have their own optimiser, so either the first two are empty or the third is."""
 Scheduler = torch.optim.lr_scheduler.LRScheduler
 Made = torch.optim.Optimizer | tuple[torch.optim.Optimizer, Scheduler]
 OptimizerFactory = Callable[[Groups], Made]
-"""What makes an optimiser, or one with a scheduler that is told of each step."""
+"""Creates an optimiser, or a pair of one and a scheduler that is stepped with it."""
 
 
 USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-"""Those of which it is known what they keep of each weight, and that their steps do not fail."""
+"""Optimisers whose state per weight is known, and whose steps do not fail."""
 
 
 class NamedOptimizer(Protocol):
-    """A factory that has a name and takes the learner's options."""
+    """A named factory that takes the learner's options."""
 
     def __call__(self, groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
-        """Make the optimiser."""
+        """Create the optimiser."""
         ...
 
 
@@ -42,7 +42,7 @@ OPTIMIZERS: Registry[NamedOptimizer] = Registry("optimizer")
 
 
 def register_optimizer(name: str) -> Callable[[N], N]:
-    """Give a function that makes optimisers a name, for `Learner(optimizer=...)` and runs."""
+    """Register an optimizer factory by name, for `Learner(optimizer=...)` and runs."""
 
     def add(make: N) -> N:
         check_function("optimizer", make)
@@ -54,19 +54,19 @@ def register_optimizer(name: str) -> Callable[[N], N]:
 
 @register_optimizer("sgd")
 def sgd(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
-    """The paper's, without momentum by default."""
+    """SGD, as in the paper; without momentum by default."""
     return torch.optim.SGD(every(groups), lr, momentum=momentum, weight_decay=weight_decay)
 
 
 @register_optimizer("adam")
 def adam(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
-    """Adam; it has no use for momentum."""
+    """Adam; ignores momentum."""
     return torch.optim.Adam(every(groups), lr, weight_decay=weight_decay)
 
 
 @register_optimizer("adamw")
 def adamw(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
-    """AdamW; it has no use for momentum."""
+    """AdamW; ignores momentum."""
     return torch.optim.AdamW(every(groups), lr, weight_decay=weight_decay)
 
 
@@ -76,7 +76,7 @@ def every(groups: Groups) -> list[nn.Parameter]:
 
 
 def checked(made: Made) -> tuple[torch.optim.Optimizer, Scheduler | None]:
-    """What a factory has returned, if it can be used."""
+    """Check what a factory has returned."""
     optimizer, scheduler = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(optimizer, torch.optim.Optimizer) or not isinstance(
         scheduler, Scheduler | None
@@ -86,9 +86,9 @@ def checked(made: Made) -> tuple[torch.optim.Optimizer, Scheduler | None]:
             f"torch scheduler (not ReduceLROnPlateau), got {shown(made)}"
         )
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        raise InputError("ReduceLROnPlateau waits for a loss, which schedulers are not told here")
+        raise InputError("ReduceLROnPlateau needs a loss, which schedulers do not receive here")
     if scheduler is not None and scheduler.optimizer is not optimizer:
-        raise InputError("the scheduler must be made for the optimizer that is returned with it")
+        raise InputError("the scheduler must belong to the optimizer that is returned with it")
     if isinstance(optimizer, _WITHOUT_USE):
         raise InputError(f"{type(optimizer).__name__} cannot make the steps of a learner")
     make_plain(optimizer)
@@ -96,13 +96,14 @@ def checked(made: Made) -> tuple[torch.optim.Optimizer, Scheduler | None]:
 
 
 _WITHOUT_USE = (torch.optim.LBFGS, torch.optim.SparseAdam)
-"""One wants to compute the loss itself, and again and again; one wants sparse gradients."""
+"""LBFGS evaluates the loss repeatedly by itself; SparseAdam needs sparse gradients."""
 
 
 def make_plain(optimizer: torch.optim.Optimizer) -> None:
-    """Turn the options of all groups into plain numbers; refuse what no save could hold.
+    """Turn the options of all groups into plain numbers; reject what a save cannot hold.
 
-    A rate may be NumPy's, a fraction or a tensor, which a scheduler would change in place.
+    A learning rate may be a NumPy number, a fraction, or a tensor that a scheduler would modify in
+    place.
     """
     for group in optimizer.param_groups:
         for name, value in group.items():
@@ -120,7 +121,7 @@ def _plain_option(name: str, value: Any) -> Any:
     if not isinstance(plain, str | int | float | None) or not _is_finite(plain):
         raise InputError(
             f"the optimizer's {name} is {shown(value)}; it must be a number that float32 can hold, "
-            "text, a truth value or None"
+            "text, a boolean or None"
         )
     return plain
 
@@ -131,23 +132,24 @@ def _is_finite(value: Any) -> bool:
 
 
 def scheduler_state(scheduler: Scheduler) -> dict[str, Any]:
-    """What changes from step to step: numbers, texts and lists of them.
+    """The part of a scheduler's state that changes between steps: numbers, texts and lists of them.
 
-    All else (milestones, functions) comes back with the scheduler that the factory makes again.
+    Everything else (milestones, functions) is restored when the factory creates the scheduler
+    again.
     """
     return {name: _plain(v) for name, v in scheduler.state_dict().items() if _plain(v) is not _NOT}
 
 
 def load_scheduler_state(scheduler: Scheduler, state: dict[str, Any]) -> None:
     """The inverse of `scheduler_state`."""
-    scheduler.load_state_dict(copy.deepcopy(state))  # some take the given one apart
+    scheduler.load_state_dict(copy.deepcopy(state))  # some modify the given one
 
 
 _NOT = object()
 
 
 def _plain(value: Any) -> Any:
-    """A copy of a value without what no file could hold; `_NOT` if nothing is left."""
+    """A copy of a value without anything that a file cannot hold; `_NOT` if nothing is left."""
     if isinstance(value, list):
         inner = [_plain(each) for each in value]
         return _NOT if _NOT in inner else inner
@@ -160,7 +162,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> Iterator[None]:
-    """Another learning rate for a while; the optimiser's own is back even if a step is refused."""
+    """Use a different learning rate for a while, and restore it even if a step is rejected."""
     before = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = lr
@@ -177,10 +179,10 @@ def replace_parameter(
     new: nn.Parameter,
     kept: Tensor | None = None,
 ) -> None:
-    """Continue with a parameter of more rows; the optimiser's state gets zeros for new ones.
+    """Replace a parameter by one with more rows; the optimiser's state gets zeros for new ones.
 
-    `kept` says which of the old rows are left, if not all are. The old parameter's state stays as
-    it is, so that the change can be undone.
+    `kept` lists the old rows that remain, if not all do. The old parameter's state is kept, so that
+    the change can be undone.
     """
     for group in optimizer.param_groups:
         group["params"] = [new if p is old else p for p in group["params"]]
@@ -206,7 +208,7 @@ def _grown(value: Any, old: nn.Parameter, rows: Tensor, added: int) -> Any:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The state with text keys only, as JSON and safetensors want it."""
+    """The state with text keys only, as JSON and safetensors require."""
     packed = optimizer.state_dict()
     packed["state"] = {str(index): entry for index, entry in packed["state"].items()}
     return packed
@@ -231,11 +233,11 @@ def _check_shapes(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _like(mine: dict[str, Any], name: str, saved: dict[str, Any]) -> Any:
-    """An option of a saved optimiser, of the kind that it has here; PyTorch would take any."""
+    """An option of a saved optimiser, with the right type; PyTorch would accept any."""
     value = saved.get(name, mine.get(name))
     if isinstance(mine.get(name), tuple) and isinstance(value, list):
-        value = tuple(value)  # which JSON does not know
-    if isinstance(value, Tensor) and value.ndim == 0:  # as earlier versions saved some rates
+        value = tuple(value)  # unknown to JSON
+    if isinstance(value, Tensor) and value.ndim == 0:  # as saved by earlier versions
         value = value.item()
     if not _is_finite(value) or (name in mine and _kind(value) is not _kind(mine[name])):
         raise TypeError(f"its {name} is {shown(value)}")

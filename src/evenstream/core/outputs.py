@@ -1,4 +1,4 @@
-"""What the network makes of rows, in eval mode and in batches: the raw material of decisions."""
+"""The network's outputs for rows, in eval mode and in batches: the raw material of decisions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREDICT_BATCH = 256
 
 @dataclass(frozen=True)
 class InferenceContext:
-    """What a rule may read besides the inputs at hand."""
+    """What a rule may read besides the inputs."""
 
     network: Classifier
     memory: Memory
@@ -38,14 +38,14 @@ class Outputs:
 
     @property
     def n_classes(self) -> int:
-        """How many classes have been seen."""
+        """Number of classes seen."""
         return self.logits.shape[1]
 
 
 class OutputsOnDemand(Outputs):
     """Outputs of a network, computed when they are first needed.
 
-    `cached_property` would do, but for its lock: in Python 3.11 all threads share it, and a
+    Not `cached_property`, because of its lock: in Python 3.11 all threads share it, and a
     prediction would wait for a step.
     """
 
@@ -54,7 +54,7 @@ class OutputsOnDemand(Outputs):
 
     @property
     def n_classes(self) -> int:
-        """How many classes have been seen."""
+        """Number of classes seen."""
         return int(vars(self)["_n_classes"])
 
     @property
@@ -68,7 +68,7 @@ class OutputsOnDemand(Outputs):
 
     @property
     def logits(self) -> Tensor:
-        """The network's logits of the seen classes."""
+        """The network's logits for the seen classes."""
         own = vars(self)
         if "_logits" not in own:
             own["_logits"] = own["_network"].logits(self.features)[:, : self.n_classes]
@@ -77,7 +77,7 @@ class OutputsOnDemand(Outputs):
 
 
 class Predicting(Protocol):
-    """Whoever turns rows into outputs: a learner, or a copy of what it takes."""
+    """Something that turns rows into outputs: a learner, or a copy of the relevant parts."""
 
     label_map: LabelMap
     preprocess: Preprocess
@@ -85,7 +85,7 @@ class Predicting(Protocol):
 
 
 def plain_outputs(learner: LearnerState, raw: Tensor) -> tuple[Tensor, Tensor]:
-    """Features and logits of the seen classes for un-augmented rows, in eval mode, in batches."""
+    """Features and logits for un-augmented rows, in eval mode, in batches."""
     with evaluation_mode(learner.network):
         batches = outputs(learner, learner.network, raw)
         parts = [(out.features, out.logits) for out in batches]
@@ -96,13 +96,13 @@ def plain_outputs(learner: LearnerState, raw: Tensor) -> tuple[Tensor, Tensor]:
 def plain_batches(
     preprocess: Preprocess, raw: Tensor, device: torch.device | None = None
 ) -> Iterator[Tensor]:
-    """Un-augmented inputs, some rows at a time: all of them as floats would be large."""
+    """Un-augmented inputs, a few rows at a time: as floats, all of them would be large."""
     for part in torch.split(raw, PREDICT_BATCH):
         yield preprocess.plain(part.to(device))
 
 
 def outputs(learner: Predicting, network: Classifier, raw: Tensor) -> Iterator[Outputs]:
-    """Some rows at a time, un-augmented; the caller sets the mode."""
+    """Compute a few un-augmented rows at a time; the caller sets the mode."""
     n_classes = len(learner.label_map)
     for x in plain_batches(learner.preprocess, raw, learner.device):
         let_through()

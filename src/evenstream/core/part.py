@@ -1,4 +1,4 @@
-"""What methods, teachers and inference rules have in common: hooks, and state of their own."""
+"""What methods, teachers and inference rules have in common: hooks and their own state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDTH = "width"
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task's training data, handed to task hooks only by protocols that may look twice."""
+    """A task's training data, passed to task hooks only by protocols that allow a second look."""
 
     raw: Tensor
     y: Tensor
@@ -34,111 +34,111 @@ class TaskData:
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Rows that were learned, and are to be known by another label, or not at all."""
+    """Learned rows that get another label or are forgotten."""
 
     raw: Tensor
     before: Tensor
-    """The classes that they were learned as."""
+    """The classes under which they were learned."""
     after: Tensor | None
-    """Those that they have now; None: they are forgotten."""
+    """Their new classes; None if they are forgotten."""
     weights: Tensor
-    """What each of them counted."""
+    """The weight of each."""
 
 
 class Part:
-    """A part of a learner that the learner tells what happens, and whose state it keeps.
+    """A part of a learner, which calls its hooks and keeps its state.
 
-    The state is saved, resumed, and put back when a step is refused. Replace a tensor instead of
-    changing it in place, so that the one before is still there to go back to.
+    The state is saved, resumed, and restored when a step is rejected. Replace a tensor instead of
+    modifying it in place, so that the previous one can be restored.
     """
 
     moves_weights: ClassVar[bool] = False
-    """Whether `after_step` changes its modules' weights in place (moving averages)."""
+    """Whether `after_step` modifies its modules' weights in place (moving averages)."""
     follows: ClassVar[Mapping[str, Follows]] = {}
-    """What its tensors and modules are, by name (`evenstream.edits`), so that they follow when
+    """Declares its tensors and modules by name (`evenstream.edits`), so that they follow when
     classes are merged or removed, or stored samples forgotten. Classifiers and heads need no entry.
-    A learner whose part has something else that is not named here refuses to do that."""
+    If a part has anything else that is not declared here, the learner rejects such edits."""
     may_refuse_late: ClassVar[bool] = False
-    """Whether it may refuse a step whose weights are updated, which must then be put back.
+    """Whether it may reject a step after the update, whose weights must then be restored.
 
-    A class that writes a hook for that time (`after_step`) is taken to, unless it says False.
+    A class with a hook that runs then (`after_step`) is assumed to, unless it sets this to False.
     """
 
     def __init_subclass__(cls) -> None:
-        """Assume that what comes after the update can fail."""
+        """Assume that hooks after the update can fail."""
         declare_late(cls, "after_step")
 
     def __init__(self) -> None:
         self.in_use = False
-        """Whether a learner has it, whose state it then holds a part of."""
+        """Whether a learner is using it; it then holds part of that learner's state."""
         self.inner: Sequence[Part] = ()
-        """Parts that it consists of: the learner keeps their state, it tells them what happens."""
+        """Its sub-parts: the learner keeps their state, and this part calls their hooks."""
         self.modules: dict[str, nn.Module] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.tensors: dict[str, Tensor] = {}
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What must be there for it; where that is always the same, a class attribute."""
+        """What it needs; a class attribute if that is always the same."""
         return frozenset()
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Once, when the network exists: make modules and optimisers."""
+        """Called once, when the network exists: create modules and optimisers."""
 
     def on_new_classes(self, learner: LearnerState, first: int) -> None:
-        """Classes `first`, `first + 1`, ... have just been added to the head."""
+        """Called when classes `first`, `first + 1`, ... have just been added to the head."""
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> Sequence[int] | None:
-        """A task begins; data only in protocols that may look ahead.
+        """Called when a task begins; data is only passed by protocols that allow it.
 
-        A method may return which rows of `data` to hold out from training.
+        A method may return the rows of `data` to hold out from training.
         """
         return None
 
     def on_epoch_start(self, learner: LearnerState) -> None:
-        """A pass over the task's data begins; online there is one in each task."""
+        """Called when a pass over the task's data begins; online there is one per task."""
 
     def before_update(self, step: Step) -> None:
-        """The loss is computed, and nobody has learned from the batch yet: time to predict it."""
+        """Called after the loss, before anything has learned from the batch: time to predict it."""
 
     def after_step(self, step: Step) -> None:
-        """A method: after the update, before the memory takes in the batch (second steps).
+        """For a method: called after the update, before the memory takes in the batch.
 
-        Teachers and rules: the last thing in a step.
+        For teachers and rules: the last thing in a step.
         """
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """A task is over; data only in protocols that may look twice."""
+        """Called when a task is over; data is only passed by protocols that allow it."""
 
     def on_correction(self, learner: LearnerState, rows: Correction) -> None:
-        """Rows that were learned get another label, or are forgotten: take that back if you can.
+        """Called when learned rows get another label or are forgotten: undo them if possible.
 
-        Their stored copies are the learner's business.
+        The learner takes care of their stored copies.
         """
 
     def forget_class(self, index: int) -> None:
-        """All samples of a class are forgotten; the class stays."""
+        """Called when all samples of a class are forgotten; the class stays."""
 
     def why_not_edit(self) -> str | None:
-        """Why labels and stored samples cannot be changed at this moment; None if they can."""
+        """Why labels and stored samples cannot be changed right now; None if they can."""
         return None
 
     def rebuild_module(self, learner: LearnerState, name: str) -> nn.Module:
-        """An empty module to load a saved one into, if `on_setup` did not make it (teachers)."""
+        """An empty module to load a saved one into, if `on_setup` did not create it (teachers)."""
         return learner.copy_network()
 
     def says(self) -> str | None:
-        """What `print(learner)` tells of its state; None for nothing."""
+        """Its state in `print(learner)`; None for nothing."""
         return None
 
     def mark(self) -> Any:
-        """Which modules, optimisers and tensors there are, and what changes in place."""
+        """The modules, optimisers and tensors, and copies of what changes in place."""
         own = dict(self.tensors), dict(self.modules), dict(self.optimizers)
         copied = copied_weights if self.moves_weights else copied_buffers
         return own, [(module, copied(module)) for module in self.modules.values()]
 
     def restore(self, mark: Any) -> None:
-        """Put them back, growth of moving averages included."""
+        """Restore them, including the growth of moving averages."""
         (self.tensors, self.modules, self.optimizers), copies = mark
         for module, values in copies:
             if self.moves_weights:
@@ -147,24 +147,24 @@ class Part:
                 restore_buffers(module, values)
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def how(self, name: str) -> Follows | None:
-        """What a tensor or module is; None if nobody has said so."""
+        """The declaration of a tensor or module; None if there is none."""
         return self.follows.get(name)
 
     def _declared(self, name: str) -> Follows:
         found = self.how(name)
         if found is None:
             raise InputError(
-                f"{type(self).__name__} keeps {name!r} and does not say what becomes of it when "
-                f"classes or stored samples go: declare it, as in follows = "
+                f"{type(self).__name__} keeps {name!r} but cannot update it when classes or stored "
+                f"samples are removed: declare it, as in follows = "
                 f"{{{name!r}: PerClass()}} or WHOLE (evenstream.edits)"
             )
         return found
 
     def regroup(self, classes: Regrouping) -> None:
-        """Let tensors and heads follow; what was there before is left as it is, to go back to."""
+        """Update tensors and heads; the previous ones are left unchanged, to be restored."""
         regrouped = {n: self._declared(n).regrouped(t, classes) for n, t in self.tensors.items()}
         heads = [n for n, m in self.modules.items() if isinstance(m, Classifier | GrowingHead)]
         for name in self.modules.keys() - set(heads):
@@ -178,11 +178,11 @@ class Part:
             regroup_head(module, classes, self.optimizers.values())
 
     def compact(self, slots: Compaction) -> None:
-        """Let tensors follow."""
+        """Update tensors."""
         self.tensors = {n: self._declared(n).compacted(t, slots) for n, t in self.tensors.items()}
 
     def state(self) -> dict[str, Any]:
-        """Modules, optimisers and tensors: saved and restored with the learner."""
+        """Modules, optimisers and tensors, saved and restored with the learner."""
         return {
             "modules": {name: dict(m.state_dict()) for name, m in self.modules.items()},
             "widths": {n: m.width for n, m in self.modules.items() if isinstance(m, Classifier)},
@@ -191,7 +191,7 @@ class Part:
         }
 
     def load_state(self, state: dict[str, Any], learner: LearnerState) -> None:
-        """Put modules, optimisers and tensors back."""
+        """Restore modules, optimisers and tensors."""
         for name, saved in state["modules"].items():
             if name not in self.modules:
                 self.modules[name] = self.rebuild_module(learner, name)
@@ -206,7 +206,7 @@ class Part:
 
 
 def declare_late(cls: type, *hooks: str) -> None:
-    """Let a class that writes a hook of the time after the update say `may_refuse_late`."""
+    """Set `may_refuse_late` for classes with a hook that runs after the update."""
     for base in cls.__mro__:
         if "may_refuse_late" in vars(base):
             return
@@ -222,7 +222,7 @@ def copied_weights(module: nn.Module) -> dict[str, Any]:
 
 
 def restore_weights(module: nn.Module, before: dict[str, Any]) -> None:
-    """Put back what `copied_weights` copied; the module may have grown since."""
+    """Restore what `copied_weights` copied; the module may have grown since."""
     if isinstance(module, Classifier):
         module.width = before.pop(WIDTH)
     module.load_state_dict(before)

@@ -1,8 +1,8 @@
-"""Image passes: what learning costs, whatever the machine.
+"""Image passes: the cost of learning, independent of the machine.
 
-A row's forward through the network is 1, its backward 2, and through a part of the network as much
-of that as the part has of the multiplications. Counted where it happens, copies of the network
-(teachers, averages) included.
+A row's forward pass through the network counts 1, its backward pass 2; a pass through part of the
+network counts in proportion to that part's multiplications. Copies of the network (teachers,
+averages) are included.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ FORWARD, BACKWARD = 1.0, 2.0
 
 @dataclass(eq=False)
 class Passes:
-    """Counts the passes of a network and its copies; all add to the same numbers."""
+    """Counts the passes of a network and its copies, which share the same numbers."""
 
     count: float = 0.0
-    """Image passes so far, but for those set aside."""
+    """Image passes so far, except those that only measure."""
     aside: float = 0.0
     """Passes that only measure (prequential accuracy)."""
     cpu_aside: float = 0.0
-    """CPU seconds that these took."""
+    """CPU seconds spent on these."""
     _resting: bool = False
 
     def __deepcopy__(self, memo: object) -> Passes:
         return self
 
     def of(self, rows: int, output: Tensor, share: float) -> None:
-        """Count a forward pass of this many rows now, and the backward through its output if it
-        comes.
+        """Count a forward pass of this many rows now, and the backward pass through its output if
+        there is one.
         """
         if self._resting:
             return
@@ -54,7 +54,7 @@ class Passes:
 
     @contextmanager
     def instead(self, passes: float) -> Iterator[None]:
-        """Count these for a block whose passes cannot be seen from within (per-row gradients)."""
+        """Count these for a block whose passes are invisible (per-sample gradients)."""
         self.count += passes
         before, self._resting = self._resting, True
         try:
@@ -75,7 +75,7 @@ class Passes:
 
 @contextmanager
 def multiplications(module: nn.Module) -> Iterator[list[float]]:
-    """Gather how many multiplications each layer with a weight matrix makes in a block."""
+    """Collect the multiplications of each layer with a weight matrix in a block."""
     found: list[float] = []
 
     def note(layer: nn.Module, _: object, output: object) -> None:

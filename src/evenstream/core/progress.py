@@ -1,4 +1,4 @@
-"""How far a learner has come: its counters, the task it is in, and rows that wait for a step."""
+"""A learner's progress: its counters, the current task, and rows that wait for a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Waiting:
     rows: Tensor
     labels: list[Label]
     weights: Tensor | None = None
-    """What each row counts; None if all count alike."""
+    """The weight of each row; None if all are equal."""
     ids: Tensor | None = None
     """Digests of the ids of rows; None if they have none."""
 
@@ -36,7 +36,7 @@ class Waiting:
 
 
 def joined(batches: list[Waiting]) -> Waiting:
-    """One batch of all that wait."""
+    """One batch of all waiting rows."""
     weights = None
     if any(batch.weights is not None for batch in batches):
         ones = [torch.ones(len(b)) if b.weights is None else b.weights for b in batches]
@@ -50,7 +50,7 @@ def joined(batches: list[Waiting]) -> Waiting:
 
 @dataclass
 class Progress(WithoutClasses):
-    """Counters and announcements; every field is saved, and put back if a step is refused."""
+    """Counters and announcements; every field is saved, and restored if a step is rejected."""
 
     step: int = 0
     """Steps made so far."""
@@ -60,20 +60,20 @@ class Progress(WithoutClasses):
     task_counts: dict[Label, int] | None = None
     """How often each label will occur in the task, if that was announced."""
     pending: list[Waiting] = field(default_factory=list)
-    """Batches gathered for the next step; replaced, never changed in place."""
+    """Batches collected for the next step; replaced, never modified in place."""
     edits: int = 0
     """Corrections made so far (`relabel`, `forget`, `rename`, `merge`, `remove_class`)."""
 
     def mark(self) -> dict[str, Any]:
-        """The values as they are."""
+        """The current values."""
         return dict(vars(self))
 
     def restore(self, mark: dict[str, Any]) -> None:
-        """The values as they were."""
+        """Restore the values."""
         vars(self).update(mark)
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def state(self) -> dict[str, Any]:
         """Plain values, and the waiting rows in one tensor."""
@@ -87,7 +87,7 @@ class Progress(WithoutClasses):
                 waiting["ids"] = batch.ids
         written = counts and [[label_to_json(label), n] for label, n in counts.items()]
         found = {**vars(self), "task_counts": written, "pending": waiting}
-        if not self.edits:  # as in all saves before there were any
+        if not self.edits:  # as in all saves before corrections existed
             del found["edits"]
         return found
 

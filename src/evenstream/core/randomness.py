@@ -1,7 +1,7 @@
 """One generator for each source of randomness, all derived from the run's seed.
 
-Separate generators let two methods that differ in one component be compared bit for bit, and let
-a run that was killed go on exactly where it stopped: the state of every generator is saved.
+Separate generators let two methods that differ in one component be compared bit for bit, and let a
+killed run continue exactly where it stopped: the state of every generator is saved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOURCES = ("augment", "retrieve", "reservoir", "method")
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """A 63-bit seed that depends on the run's seed and on what it is for, and on nothing else."""
+    """A 63-bit seed that depends only on the run's seed and on its purpose."""
     text = "/".join(["evenstream", str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
@@ -53,8 +53,8 @@ class Randomness(WithoutClasses):
         """Run a block with the learner's own global generator (dropout in users' modules).
 
         What the program outside draws does not change the run, and the run does not change what
-        the program outside draws. On CPU and CUDA: other devices keep a generator of their own.
-        Other learners wait: there is one such generator for all threads of the process.
+        the program outside draws. This covers CPU and CUDA; other devices keep their own generator.
+        Other learners wait, since all threads of the process share this generator.
         """
         with GLOBAL_GENERATOR:
             outside = torch.get_rng_state()
@@ -76,11 +76,11 @@ class Randomness(WithoutClasses):
         return self.state()
 
     def restore(self, mark: dict[str, Tensor]) -> None:
-        """Draw again what was drawn since."""
+        """Go back, so that the same numbers are drawn again."""
         self.load_state(mark)
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def state(self) -> dict[str, Tensor]:
         """All generator states."""
@@ -91,8 +91,8 @@ class Randomness(WithoutClasses):
         return state
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Put every generator back; a CUDA state is ignored on a machine without CUDA."""
-        torch.Generator().set_state(state["global"])  # refuses what is none; it is used later
+        """Restore every generator; a CUDA state is ignored on a machine without CUDA."""
+        torch.Generator().set_state(state["global"])  # rejects an invalid one; it is used later
         for name in SOURCES:
             getattr(self, name).set_state(state[name])
         self._global = state["global"].clone()

@@ -1,4 +1,4 @@
-"""Whether there is room for what is asked for, before it is taken."""
+"""Checks that there is enough memory before it is allocated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenstream.errors import InputError
 
 
 def check_room(what: str, needed: int, device: torch.device) -> None:
-    """Refuse what needs more memory than there is here; devices other than the CPU say so."""
+    """Reject what needs more memory than is left; devices other than the CPU do so themselves."""
     if device.type != "cpu":
         return
     left = bytes_left()
@@ -24,7 +24,7 @@ def check_room(what: str, needed: int, device: torch.device) -> None:
 
 
 def bytes_left() -> float:
-    """Memory that is not in use; all that there is, or infinite, where the system does not tell."""
+    """Free memory; the total, or infinity, where the system does not say."""
     with suppress(OSError):
         told = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
         found = re.findall(r"(?:MemAvailable|SwapFree): *(\d+)", told)

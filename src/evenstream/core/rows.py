@@ -1,4 +1,4 @@
-"""A group of training rows: raw samples with labels, and the views made of them so far."""
+"""A group of training rows: raw samples with labels, and the views created so far."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from evenstream.core.memory import WEIGHT
 class Rows:
     """Rows of the incoming batch or of the memory.
 
-    `x` is the augmented view; it is made at the first use and kept, so a retrieval that scores
-    candidates hands on the very views it scored. `view()` makes another one, `plain()` the
-    un-augmented input.
+    `x` is the augmented view; it is created on first use and kept, so a retrieval that scores
+    candidates passes on the very views it scored. `view()` creates another one, `plain()` returns
+    the un-augmented input.
     """
 
     raw: Tensor
@@ -37,7 +37,7 @@ class Rows:
 
     @property
     def weights(self) -> Tensor:
-        """How much each row counts in the mean of the loss; 1 unless `learn` was told otherwise."""
+        """The weight of each row in the mean of the loss; 1 unless set in `learn`."""
         ones = torch.ones(len(self), device=self.y.device)
         return self.fields.get(WEIGHT, ones)
 
@@ -57,7 +57,7 @@ class Rows:
         return self.preprocess.plain(self.raw)
 
     def take(self, index: Tensor) -> Rows:
-        """Some of the rows, with the view already made of them."""
+        """Some of the rows, with their view if it exists."""
         return Rows(
             raw=self.raw[index],
             y=self.y[index],
@@ -70,7 +70,7 @@ class Rows:
 
 
 def joint_view(groups: Sequence[Rows]) -> Tensor:
-    """The views of all groups in one batch; views not made yet are made in one call."""
+    """The views of all groups in one batch; missing views are created in one call."""
     groups = [group for group in groups if len(group)]
     if len(groups) == 1:
         return groups[0].x

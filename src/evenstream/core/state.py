@@ -1,4 +1,4 @@
-"""All state of a learner, and the ways to change it: what the hooks of its parts are handed."""
+"""All state of a learner and the ways to change it, as passed to the hooks of its parts."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from evenstream.interruption import let_through
 from evenstream.options import Options
 
 FOLLOWS = "follows"
-"""Marks an optimiser's group whose learning rate is the learner's."""
+"""Marks an optimiser group that uses the learner's learning rate."""
 
 
 class PartState(Stateful, Protocol):
-    """A method, teacher or rule, as far as its state goes."""
+    """A method, teacher or rule, reduced to its state."""
 
     optimizers: dict[str, torch.optim.Optimizer]
 
 
 class LearnerState:
-    """What a learner consists of. Everything that a save must hold is one of its `pieces`."""
+    """The state of a learner. Everything that a save must hold is one of its `pieces`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LearnerState:
     ) -> None:
         self.options, self.device = options, device
         self.optimizer_factory = optimizer_factory
-        """The user's own, in place of an optimiser by name."""
+        """The user's own factory, in place of a named optimiser."""
         self.parts: Sequence[PartState] = parts
         """The method, its inference rule, its teacher if it has one."""
         self.criterion, self.head, self.retrieval = criterion, head, retrieval
@@ -75,17 +75,17 @@ class LearnerState:
         self.progress = Progress()
         self.trained = Trained(module)
         self.passes = Passes()
-        """Image passes since the learner was made or loaded, or since they were reset."""
+        """Image passes since the learner was created or loaded, or since they were reset."""
         self.known_table = KnownTable()
         self.tickets = Tickets()
-        """Inputs that were predicted and wait for their label, and counts of them."""
+        """Inputs that were predicted and are waiting for their labels, with counts."""
         self.calibration = Calibration()
         """How familiar rows looked before they were learned."""
         self.drifting = Drifting()
 
     @property
     def pieces(self) -> dict[str, Stateful]:
-        """All state, declared once: undone, saved, compared and loaded by these names."""
+        """All state, declared once: undone, saved, compared and loaded under these names."""
         parts = {f"part{index}": part for index, part in enumerate(self.parts)}
         return {
             "progress": self.progress,
@@ -105,17 +105,17 @@ class LearnerState:
 
     @property
     def built(self) -> bool:
-        """Whether there is a network: it is made when the first batch comes."""
+        """Whether the network exists; it is created with the first batch."""
         return self.trained.exists
 
     @property
     def network(self) -> Classifier:
-        """The classifier; an error before the first batch."""
+        """The classifier; raises an error before the first batch."""
         return self.trained.network
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The network's optimiser; an error before the first batch."""
+        """The network's optimiser; raises an error before the first batch."""
         return self.trained.optimizer
 
     @property
@@ -150,7 +150,7 @@ class LearnerState:
 
     @property
     def in_task(self) -> bool:
-        """Whether a task was started and is not over."""
+        """Whether a task is in progress."""
         return self.progress.in_task
 
     @property
@@ -173,18 +173,18 @@ class LearnerState:
         return ()
 
     def undecide(self, before: tuple[Any, ...]) -> None:
-        """Go back to what was `decided` before a batch that was refused."""
+        """Restore what was `decided` before a batch that was rejected."""
 
     def before_change(self) -> None:
-        """A change of the state begins, which may be refused."""
+        """Called when a change of the state begins, which may be rejected."""
 
     def after_change(self) -> None:
-        """It was made, and nothing can undo it any more."""
+        """Called when it is complete and can no longer be undone."""
 
     # ---- changing ------------------------------------------------------------------------------
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """An optimiser for a method's own modules, as the user asked for."""
+        """An optimiser for a method's own modules, as configured."""
         own = {"backbone": [], "head": [], "method": list(parameters)}
         optimizer, scheduler = self._make_optimizer(own)
         if scheduler is not None:
@@ -197,12 +197,12 @@ class LearnerState:
     def network_optimizer(
         self, network: Classifier
     ) -> tuple[torch.optim.Optimizer, Scheduler | None]:
-        """The optimiser of the network, as the user asked for."""
+        """The optimiser of the network, as configured."""
         backbone, head = list(network.backbone.parameters()), list(network.head.parameters())
         return self._make_optimizer({"backbone": backbone, "head": head, "method": []})
 
     def renew_optimizer(self) -> None:
-        """Go on with a new optimiser for the network: momentum and moments are forgotten."""
+        """Replace the network's optimiser by a new one, without momentum or moments."""
         optimizer, scheduler = self.network_optimizer(self.network)
         self.trained.set(self.network, optimizer, self.kind_of_inputs, scheduler)
 
@@ -225,26 +225,26 @@ class LearnerState:
         return optimizer, scheduler
 
     def grow_head(self, rows: int) -> None:
-        """Let the head have at least `rows` rows and the softmax the classes seen so far."""
+        """Grow the head to at least `rows` rows, and the softmax to the classes seen so far."""
         self.trained.grow(rows, None if self.softmax_over_all else len(self.label_map))
 
     def about_to_change(
         self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer | None = None
     ) -> None:
-        """Note weights, so that they are put back if what is under way is refused.
+        """Record weights, so that they can be restored if the current change is rejected.
 
-        A method that changes weights other than through `update` calls this first; the optimiser
-        is the network's unless another is given.
+        A method that changes weights other than through `update` must call this first; the
+        optimiser defaults to the network's.
         """
         self.trained.about_to_change(parameters, optimizer or self.optimizer)
 
     def update(self, loss: Tensor, *groups: str, undoable: bool = True) -> float:
-        """One backward, then a step of each group's optimiser: the one place that does it.
+        """One backward pass and a step of each group's optimiser; the only place that does so.
 
         Args:
             loss: what to minimise; neither it nor its gradient may be infinite or NaN.
             groups: "network" (the default), "head", or names of the method's own optimisers.
-            undoable: whether something may still refuse the learner's step afterwards.
+            undoable: whether something may still reject the learner's step afterwards.
 
         Returns:
             The loss.

@@ -1,4 +1,4 @@
-"""What everything with state can do: be saved, loaded, and put back as it was."""
+"""The protocol of everything with state: it can be saved, loaded and restored."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from evenstream.core.edits import Compaction, Regrouping
 class Stateful(Protocol):
     """A piece of a learner.
 
-    Transactions, checkpoints and fingerprints are made of the learner's list of pieces, so state
-    that a piece declares here is undone, saved and compared without being mentioned elsewhere.
+    Transactions, checkpoints and fingerprints are built from the learner's list of pieces, so state
+    that a piece declares here is undone, saved and compared automatically.
     """
 
     def mark(self) -> Any:
-        """Note how it is now, as cheaply as possible, for `restore`."""
+        """Take a mark for `restore`, as cheaply as possible."""
         ...
 
     def restore(self, mark: Any) -> None:
@@ -23,27 +23,27 @@ class Stateful(Protocol):
         ...
 
     def settle(self) -> None:
-        """Keep what has changed; the mark will not be needed."""
+        """Keep the changes; the mark is no longer needed."""
         ...
 
     def state(self) -> Any:
-        """All of it, as a tree of tensors and plain values. The tensors may be its own."""
+        """The whole state, as a tree of tensors and plain values. The tensors may be its own."""
         ...
 
     def regroup(self, classes: Regrouping) -> None:
-        """A class is removed, or merged into another: let all that is kept by class follow."""
+        """Update everything kept per class when a class is removed or merged into another."""
         ...
 
     def compact(self, slots: Compaction) -> None:
-        """Stored samples are forgotten: let all that is kept by slot of the memory follow."""
+        """Update everything kept per memory slot when stored samples are forgotten."""
         ...
 
 
 class WithoutClasses:
-    """Of a piece that keeps nothing by class or by stored sample."""
+    """For a piece that keeps nothing per class or stored sample."""
 
     def regroup(self, classes: Regrouping) -> None:
-        """Nothing to follow."""
+        """Nothing to update."""
 
     def compact(self, slots: Compaction) -> None:
-        """Nothing to follow."""
+        """Nothing to update."""

@@ -21,7 +21,7 @@ from evenstream.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """A view in the network, whose features several exits ask for one after the other."""
+    """A forward pass of a view, whose features several exits use one after another."""
 
     x: Tensor
     features: Tensor
@@ -29,28 +29,29 @@ class Forward:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What `Learner.learn` says about a step."""
+    """What `Learner.learn` returns about a step."""
 
     step: int
-    """Steps made so far, this one included."""
+    """Steps made so far, including this one."""
     loss: float | None
     """The training loss; None if the network was not updated."""
     accuracy: float | None
-    """Share of the incoming rows that the model got right before the update (prequential), with
-    the classes known before this batch; None while gathering, or if the method's inference rule
-    is not asked at every step. On the view it trained on where logits decide, else un-augmented."""
+    """Share of the incoming rows that the model got right before the update (prequential), with the
+    classes known before this batch; None while rows are collected, or if the inference rule is too
+    expensive for every step. Measured on the training view if logits decide, otherwise
+    un-augmented."""
     rows: int
-    """Rows trained on, replayed ones included."""
+    """Rows trained on, including replayed ones."""
     single_class: bool = False
-    """The window holds one class only, so Logit Adjusted Softmax had no gradient."""
+    """Whether the window held only one class, so that Logit Adjusted Softmax had no gradient."""
     waiting: int = 0
-    """Rows gathered so far for the next step (`accumulate`)."""
+    """Rows collected so far for the next step (`accumulate`)."""
     drift: tuple[Drift, ...] = ()
-    """Changes of the stream that were noticed (`Learner(drift=...)`)."""
+    """Changes detected in the stream (`Learner(drift=...)`)."""
 
 
 class Picks(Protocol):
-    """What chooses the stored rows that a step replays."""
+    """Chooses the stored rows that a step replays."""
 
     def pick(self, step: Step, count: int) -> Rows:
         """At most `count` rows; none if the memory is empty."""
@@ -65,15 +66,15 @@ class Step:
         incoming: the batch that has just arrived.
         groups: the rows this step trains on, as `Method.training_rows` chose them.
         known: number of classes seen before this batch.
-        n_classes: number of classes seen, this batch included.
-        replay_batch: how many rows to replay, as the user asked.
+        n_classes: number of classes seen, including this batch.
+        replay_batch: number of rows to replay, as configured.
         batch: the nominal size of an incoming batch.
-            Of both, its share if this is one of several steps on parts of a batch.
+            For both, only this step's share if it is one of several on parts of a batch.
         update: `update(loss, *groups)`, backward, finite check and optimiser step, on the
             whole network or on named groups ("head", or the method's own optimisers).
         placed: where the incoming rows went, once the memory has taken them in.
-        notes: whatever a method wants to hand from one hook of this step to the next.
-        outputs: what `plain_outputs` has found, if it was asked.
+        notes: whatever a method wants to pass from one hook of this step to the next.
+        outputs: the result of `plain_outputs`, if it was called.
         again: whether an earlier step of the same arrival had the same rows.
     """
 
@@ -104,7 +105,8 @@ class Step:
         self._logits: dict[Rows, Tensor] = {}
         self._joint: Tensor | None = None
         self.exit: int | None = None
-        """Of a network with several exits, the one whose logits `net` gives; None: their mean."""
+        """For a network with several exits, the one whose logits `net` returns; None for their
+        mean."""
         self._forwards: list[Forward] = []
         self._labels: Tensor | None = None
         self.remember(**{n: incoming.fields[n] for n in (WEIGHT, ID) if n in incoming.fields})
@@ -115,7 +117,7 @@ class Step:
         return float(self._optimizer.param_groups[0]["lr"])
 
     def retrieve(self, count: int | None = None) -> Rows:
-        """Replayed rows by the method's retrieval rule (`replay_batch` of them by default)."""
+        """Replayed rows by the method's retrieval policy (`replay_batch` of them by default)."""
         return self.retrieval.pick(self, self.replay_batch if count is None else count)
 
     def fetch(self, slots: Tensor) -> Rows:
@@ -163,7 +165,7 @@ class Step:
         return features, self.network.exit_logits(self.exit, features)
 
     def _forward(self, x: Tensor) -> Forward:
-        """The forward of this very view, made when it is first asked for."""
+        """The forward pass of this very view, made when first needed."""
         for made in self._forwards:
             if made.x is x:
                 return made
@@ -180,11 +182,11 @@ class Step:
                 self._logits[rows] = logits
 
     def note_logits(self, rows: Rows, logits: Tensor) -> None:
-        """Logits of rows that a method has without `net`, so that nobody computes them again."""
+        """Register logits that a method computed without `net`, so that they are not recomputed."""
         self._logits[rows] = logits
 
     def plain_outputs(self) -> Outputs:
-        """What the network makes of the incoming rows, un-augmented and in eval mode, made once."""
+        """The network's outputs for the un-augmented incoming rows in eval mode, computed once."""
         if self.outputs is None:
             with evaluation_mode(self.network):
                 batches = plain_batches(self.preprocess, self.incoming.raw)
@@ -195,14 +197,14 @@ class Step:
         return self.outputs
 
     def logits_of(self, rows: Rows) -> Tensor | None:
-        """The logits that a group of this step's rows had in the forward of its view, if any."""
+        """The logits of a group of this step's rows from the forward pass of its view, if any."""
         return self._logits.get(rows)
 
     def ce(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
         """The method's cross-entropy term: plain, or logit adjusted for its `-las` form.
 
-        Where rows have weights, the mean is Σ w·loss / Σ w. The labels must then be `labels()` or
-        the `y` of a group: that is how their rows are known.
+        If rows have weights, the mean is Σ w·loss / Σ w. The labels must then be `labels()` or the
+        `y` of a group, which identifies their rows.
         """
         weights = self._weights_of(labels)
         if weights is None:
@@ -211,11 +213,11 @@ class Step:
         reduction = self.criterion.reduction if reduction is None else reduction
         if reduction == "none":
             return losses
-        tiny = torch.finfo(losses.dtype).tiny  # of rows that all weigh nothing, the mean is 0
+        tiny = torch.finfo(losses.dtype).tiny  # if all weights are 0, the mean is 0
         return losses.sum() / (weights.sum().clamp_min(tiny) if reduction == "mean" else 1)
 
     def _weights_of(self, labels: Tensor) -> Tensor | None:
-        """The weights of the rows that have these labels; None where all count alike."""
+        """The weights of the rows with these labels; None if all are equal."""
         groups = [group for group in self.groups if len(group)]
         if not any(WEIGHT in group.fields for group in groups):
             return None
@@ -235,5 +237,5 @@ class Step:
 
 
 def even_part(total: int, index: int, parts: int) -> int:
-    """How much of a total falls on one of several parts that differ by one at most."""
+    """The share of a total that falls to one of several parts, which differ by at most one."""
     return total // parts + (index < total % parts)

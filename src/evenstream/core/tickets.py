@@ -1,4 +1,4 @@
-"""Tickets: inputs that were predicted and wait for their label, which may come hours later."""
+"""Tickets: inputs that were predicted and are waiting for labels, which may arrive hours later."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from evenstream.entries import whole_number
 from evenstream.errors import InputError, LostTicket, shown
 
 MOST, STEPS = 10_000, 100_000
-"""Tickets that may be open at a time, and steps after which one expires, unless told otherwise."""
+"""Default number of open tickets, and of steps after which one expires."""
 _TICKET = re.compile(r"t([1-9][0-9]{0,17})-([0-9a-f]{16})")
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """An input that waits for its label."""
+    """An input that is waiting for its label."""
 
     row: Tensor | str
     step: int
-    """Steps that had been made when it was predicted."""
+    """Number of steps made when it was predicted."""
     id: Tensor
-    """The digest of its id; zeros if it has none."""
+    """The digest of its id; zeros if there is none."""
 
 
 @dataclass(eq=False)
 class Tickets(WithoutClasses):
-    """Open tickets in the order they were given, and counts of all.
+    """Open tickets in the order they were issued, and counts of all.
 
-    They expire by number and by steps, the oldest first: time on the clock would make a run that is
-    killed and taken up again another one. The dictionary is replaced, never changed in place.
+    They expire by number and by steps, oldest first; with clock time, a killed and resumed run
+    would differ. The dictionary is replaced, never modified in place.
     """
 
     most: int = MOST
@@ -48,9 +48,9 @@ class Tickets(WithoutClasses):
     learned: int = 0
     expired: int = 0
     deleted: int = 0
-    """Given up by `forget`."""
+    """Tickets dropped by `forget`."""
     oldest: int = 1
-    """All before this one have been learned or have expired."""
+    """All earlier numbers have been learned or have expired."""
 
     def __post_init__(self) -> None:
         self.held: dict[int, Held] = {}
@@ -61,23 +61,23 @@ class Tickets(WithoutClasses):
 
     @property
     def open(self) -> int:
-        """Tickets that wait for a label."""
+        """Number of tickets waiting for a label."""
         return len(self.held)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are, and what became of the others."""
+        """The number of open tickets, and what became of the others."""
         return {name: getattr(self, name) for name in ("given", "open", "learned", "expired")}
 
     @property
     def kind(self) -> InputKind | None:
-        """The kind of the inputs that wait; None if there are none."""
+        """The kind of the waiting inputs; None if there are none."""
         for each in self.held.values():
             return kind_of([each.row] if isinstance(each.row, str) else each.row[None])
         return None
 
     def limit(self, number: int, steps: int, now: int) -> None:
-        """Set how many may be open, and for how many steps."""
+        """Set how many may be open at a time, and for how many steps."""
         for name, value in (("number", number), ("steps", steps)):
             if not (is_whole(value) and 1 <= value < 2**53):
                 raise InputError(f"{name} must be a whole number of 1 or more, got {shown(value)}")
@@ -102,7 +102,7 @@ class Tickets(WithoutClasses):
         return [ticket(number, held) for number, held in new.items()]
 
     def expire(self, now: int) -> None:
-        """Let go of those that are too old, or too many."""
+        """Drop those that are too old or too many."""
         gone: list[int] = []
         for number, held in self.held.items():
             if now - held.step <= self.steps and len(self.held) - len(gone) <= self.most:
@@ -114,14 +114,14 @@ class Tickets(WithoutClasses):
             self.oldest = gone[-1] + 1
 
     def find(self, tickets: Sequence[Any]) -> list[int]:
-        """Their numbers; each must be open.
+        """The numbers of these tickets; each must be open.
 
         Raises:
-            LostTicket: one of them is not, and why.
+            LostTicket: one of them is not open; the message says why.
         """
         numbers = [self._number(each) for each in tickets]
         if len(set(numbers)) < len(numbers):
-            raise InputError("a ticket comes twice; give each with one label")
+            raise InputError("a ticket occurs twice; pass each with one label")
         return numbers
 
     def _number(self, given: Any) -> int:
@@ -133,8 +133,8 @@ class Tickets(WithoutClasses):
             return number
         if number in self.held or number > self.given:
             why = (
-                "is unknown here: given by another learner, or after the last save of this one, "
-                "and lost when it was stopped; learn the row with its label instead"
+                "is unknown here: it was issued by another learner, or after this one's last "
+                "save and lost when it was stopped; learn the row with its label instead"
             )
         elif number < self.oldest:
             why = (
@@ -146,7 +146,7 @@ class Tickets(WithoutClasses):
         raise LostTicket(f"ticket {given} {why}")
 
     def rows(self, numbers: Sequence[int]) -> tuple[Batch, Tensor | None]:
-        """The inputs that wait, and the digests of their ids if they have any."""
+        """The waiting inputs, and the digests of their ids if they have any."""
         held = [self.held[number] for number in numbers]
         texts = [each.row for each in held if isinstance(each.row, str)]
         tensors = [each.row for each in held if isinstance(each.row, Tensor)]
@@ -154,17 +154,17 @@ class Tickets(WithoutClasses):
         return texts or torch.stack(tensors), ids if bool(ids.any()) else None
 
     def learn(self, numbers: Sequence[int]) -> None:
-        """Their labels have come."""
+        """Close tickets whose labels have arrived."""
         self._close(numbers)
         self.learned += len(numbers)
 
     def delete(self, numbers: Sequence[int]) -> None:
-        """Their rows are forgotten."""
+        """Close tickets whose rows are forgotten."""
         self._close(numbers)
         self.deleted += len(numbers)
 
     def with_ids(self, wanted: Tensor) -> dict[int, int]:
-        """Open tickets whose row has one of these ids, and which of them."""
+        """Open tickets whose row has one of these ids, and which id."""
         if not self.held:
             return {}
         places = where(torch.stack([each.id for each in self.held.values()]), wanted).tolist()
@@ -179,15 +179,15 @@ class Tickets(WithoutClasses):
     # ---- `Stateful` ----------------------------------------------------------------------------
 
     def mark(self) -> dict[str, Any]:
-        """The values as they are."""
+        """The current values."""
         return dict(vars(self))
 
     def restore(self, mark: dict[str, Any]) -> None:
-        """The values as they were."""
+        """Restore the values."""
         vars(self).update(mark)
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def state(self) -> dict[str, Any] | None:
         """Counts and inputs; None if there never was a ticket."""
@@ -221,7 +221,7 @@ class Tickets(WithoutClasses):
 def ticket(number: int, held: Held) -> str:
     """The text of a ticket: its number, and a digest of the input.
 
-    One that was lost with a process that died can so never be taken for another of its number.
+    So a ticket lost with a dead process can never be mistaken for another with the same number.
     """
     row = held.row.encode() if isinstance(held.row, str) else held.row.numpy().tobytes()
     digest = hashlib.sha256(f"{number} ".encode() + row).hexdigest()

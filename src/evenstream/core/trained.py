@@ -1,4 +1,4 @@
-"""The network that is trained, with its optimiser: there once the first batch has come."""
+"""The trained network with its optimiser, which exist once the first batch has arrived."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Undo = Callable[[], None]
 class Trained:
     """A classifier, its optimiser and the kind of inputs it takes; empty before the first batch.
 
-    What is small (width, BatchNorm's buffers) is noted by `mark`; weights are large, so whoever
-    is about to change them says so, and a step that nothing can refuse any more need not.
+    `mark` records what is small (width, BatchNorm's buffers). Weights are large, so code that is
+    about to change them records them, unless nothing can reject the step any more.
 
     Args:
-        module: a user's own module, whose buffers may change while the network is being made.
+        module: the user's own module, whose buffers may change while the network is being built.
     """
 
     def __init__(self, module: nn.Module | None) -> None:
@@ -47,17 +47,17 @@ class Trained:
 
     @property
     def exists(self) -> bool:
-        """Whether the network has been made."""
+        """Whether the network has been built."""
         return self._built is not None
 
     @property
     def input_kind(self) -> InputKind | None:
-        """The inputs that it takes, once the first batch has shown them."""
+        """The kind of inputs that it takes, known from the first batch."""
         return None if self._built is None else self._built[2]
 
     @property
     def kind(self) -> InputKind:
-        """The same; an error before the first batch."""
+        """The same; raises an error before the first batch."""
         return self._existing()[2]
 
     @property
@@ -82,11 +82,11 @@ class Trained:
         kind: InputKind,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """Make it exist."""
+        """Set the network and its optimiser."""
         self._built, self._scheduler = (network, optimizer, kind), scheduler
 
     def advance(self) -> None:
-        """Tell the scheduler, if there is one, that a step was made."""
+        """Step the scheduler, if there is one."""
         if self._scheduler is not None:
             with calling("the optimizer's scheduler"):
                 self._scheduler.step()
@@ -94,19 +94,19 @@ class Trained:
 
     @property
     def may_refuse_late(self) -> bool:
-        """Whether an optimiser or scheduler is at work that may fail with the step half made."""
+        """Whether the optimiser or scheduler may fail halfway through a step."""
         return self._scheduler is not None or type(self.optimizer) not in USUAL
 
     def about_to_change(
         self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer
     ) -> None:
-        """Note weights and their optimiser's state, so that `restore` puts them back."""
+        """Record weights and their optimiser's state, so that `restore` can restore them."""
         what = (id(optimizer), *map(id, parameters))
-        if what not in self._undo:  # the first note of a step is the one to go back to
+        if what not in self._undo:  # the first record of a step is the one to restore
             self._undo[what] = _undo_update(optimizer, parameters)
 
     def grow(self, rows: int, width: int | None) -> None:
-        """Let the head have at least `rows` rows, and the softmax `width` classes (None: all)."""
+        """Grow the head to `rows` rows, and set the softmax to `width` classes (None: all)."""
         network, optimizer, _ = self._existing()
         head = network.head
         old = head.weight, head.bias
@@ -119,28 +119,28 @@ class Trained:
         network.width = width
 
     def regroup(self, classes: Regrouping) -> None:
-        """Take a class out of the head."""
+        """Remove a class from the head."""
         if self._built is not None:
             network, optimizer, _ = self._built
             self._undo["head", "regrouped"] = _undo_growth(network, optimizer)
             regroup_head(network, classes, [optimizer])
 
     def compact(self, slots: Compaction) -> None:
-        """The network does not know the memory."""
+        """Nothing to do: the network does not know the memory."""
 
     # ---- state ---------------------------------------------------------------------------------
 
     def mark(self) -> Any:
-        """What exists, the softmax's width, and buffers; changes of weights are noted from now."""
+        """What exists, the softmax's width, and buffers; records weight changes from now on."""
         self._undo = {}
         module = self._module if self._built is None else self._built[0]
         width = None if self._built is None else self._built[0].width
-        if self._built is not None:  # undone last: a rate may have been changed for a while
+        if self._built is not None:  # undone last: a rate may have been changed temporarily
             self._undo["options"] = _undo_options(self.optimizer, self._scheduler)
         return self._built, width, module, {} if module is None else copied_buffers(module)
 
     def restore(self, mark: Any) -> None:
-        """Undo what was noted, latest first."""
+        """Undo the records, latest first."""
         for undo in reversed(self._undo.values()):
             undo()
         self._built, width, module, buffers = mark
@@ -151,7 +151,7 @@ class Trained:
         self.settle()
 
     def settle(self) -> None:
-        """Drop the notes."""
+        """Drop the records."""
         self._undo = {}
 
     def state(self) -> dict[str, Any] | None:
@@ -168,7 +168,7 @@ class Trained:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Weights and optimiser of a network that exists already, with enough rows."""
+        """Load weights and optimiser into an existing network with enough rows."""
         network, optimizer, _ = self._existing()
         load_optimizer_state(optimizer, state["optimizer"])
         if self._scheduler is not None:
@@ -177,14 +177,14 @@ class Trained:
 
 
 def copied_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """Copies of a module's buffers, but for those a lazy module has not made yet."""
+    """Copies of a module's buffers, except those that a lazy module has not created yet."""
     return {name: b.clone() for name, b in module.named_buffers() if not is_lazy(b)}
 
 
 def restore_buffers(module: nn.Module, before: dict[str, Tensor]) -> None:
-    """Put copied buffers back."""
+    """Restore copied buffers."""
     for name, buffer in module.named_buffers():
-        if name in before:  # a lazy module has got its buffers meanwhile
+        if name in before:  # a lazy module has created its buffers since
             buffer.copy_(before[name])
 
 
@@ -200,7 +200,7 @@ def _undo_update(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter
     groups = _copied_options(optimizer)
 
     def restore() -> None:
-        rates = [group["lr"] for group in optimizer.param_groups]  # perhaps noted with another rate
+        rates = [group["lr"] for group in optimizer.param_groups]  # perhaps temporarily changed
         _restore_options(optimizer, groups)
         for group, lr in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = lr
@@ -227,7 +227,7 @@ def _restore_options(optimizer: torch.optim.Optimizer, before: list[dict[str, An
 
 
 def _undo_options(optimizer: torch.optim.Optimizer, scheduler: Scheduler | None) -> Undo:
-    """Puts back the options of an optimiser's groups, and the scheduler that changes them."""
+    """Restores the options of an optimiser's groups, and the scheduler that changes them."""
     before = None if scheduler is None else scheduler_state(scheduler)
     groups = _copied_options(optimizer)
 
@@ -240,7 +240,7 @@ def _undo_options(optimizer: torch.optim.Optimizer, scheduler: Scheduler | None)
 
 
 def _undo_growth(network: Classifier, optimizer: torch.optim.Optimizer) -> Undo:
-    """Undoes a change of the head's rows that is about to happen (which makes new tensors)."""
+    """Undoes an upcoming change of the head's rows (which creates new tensors)."""
     head = network.head
     weight, bias = head.weight, head.bias
     groups = [list(group["params"]) for group in optimizer.param_groups]

@@ -1,7 +1,7 @@
 """Copies of modules and parts that predict while the originals learn.
 
-Weights and buffers of modules change in place, so they are copied; tensors of parts are replaced
-and never changed (`Part` says so), so they are shared.
+Weights and buffers of modules change in place, so they are copied; tensors of parts are replaced,
+never modified (see `Part`), so they are shared.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _ATOMS = frozenset(
         *(torch.dtype, torch.device, torch.memory_format, torch.Size, Passes),
     }
 )
-"""Types whose objects cannot change, but only be replaced."""
+"""Immutable types."""
 _CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
 _HOOKS = {"_forward_hooks", "_forward_pre_hooks"}
 _OWN = frozenset({*vars(nn.Module()), "passes"} - _HOOKS)
-"""Attributes of modules that are looked at by themselves, or that matter for training only."""
+"""Attributes of modules that are handled separately, or that matter only for training."""
 
 
 class Twins:
-    """Copies of modules in eval mode, brought up to date as often as somebody asks.
+    """Copies of modules in eval mode, updated on request.
 
-    Whatever else a module keeps besides weights and buffers follows, too.
+    Whatever else a module keeps besides weights and buffers is updated too.
     """
 
     def __init__(self) -> None:
         self._copies: dict[nn.Module, nn.Module] = {}
 
     def bring(self, modules: Iterable[nn.Module]) -> dict[nn.Module, nn.Module]:
-        """Copies of these modules as they are now."""
+        """Create copies of these modules."""
         copies = {}
         with torch.inference_mode(False), torch.no_grad():
             for module in modules:
@@ -65,7 +65,7 @@ def _new(module: nn.Module) -> nn.Module:
 
 
 def _follow(module: nn.Module, twin: nn.Module) -> bool:
-    """Make a copy equal to its original again; False if it has other layers by now."""
+    """Update a copy from its original; False if the layers have changed."""
     originals, twins = _tree(module), _tree(twin)
     if len(originals) != len(twins):
         return False
@@ -95,7 +95,7 @@ def _follow(module: nn.Module, twin: nn.Module) -> bool:
 
 
 def _tree(module: nn.Module) -> list[nn.Module]:
-    """A module and all below it, as `modules()` does in four times the time."""
+    """A module and all below it; like `modules()`, but four times as fast."""
     found = [module]
     for each in found:
         found += [child for child in each._modules.values() if child is not None]
@@ -103,7 +103,7 @@ def _tree(module: nn.Module) -> list[nn.Module]:
 
 
 def _counterparts(originals: list[nn.Module], twins: list[nn.Module]) -> dict[int, Any]:
-    """What stands for modules and their tensors in whatever else refers to them."""
+    """Replacements for modules and their tensors wherever else they are referenced."""
     found: dict[int, Any] = {}
     for one, two in zip(originals, twins, strict=True):
         found[id(one)] = two
@@ -115,7 +115,7 @@ def _counterparts(originals: list[nn.Module], twins: list[nn.Module]) -> dict[in
 def _note_tensors(
     theirs: dict[str, Any], mine: dict[str, Any], given: list[Tensor], made: list[Tensor]
 ) -> bool:
-    """Note which tensors to copy where; those of another shape by now are made anew."""
+    """Record which tensors to copy where; those whose shape has changed are recreated."""
     if theirs.keys() != mine.keys():
         return False
     for name, value in theirs.items():
@@ -133,7 +133,7 @@ def _note_tensors(
 
 
 def _same(one: Any, two: Any) -> bool:
-    """Whether two containers hold the same values, none of which can change by itself."""
+    """Whether two containers hold the same immutable values."""
     return (not one and not two) or (_is_plain(one) and one == two)
 
 
@@ -145,7 +145,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def modules_of(part: Part) -> list[nn.Module]:
-    """All modules that a part, and the parts that it knows, may ask."""
+    """All modules that a part, and the parts it refers to, may use."""
     found: dict[nn.Module, None] = {}
     seen: set[int] = set()
 
@@ -163,11 +163,11 @@ def modules_of(part: Part) -> list[nn.Module]:
 
 
 def shared_copy(value: Any, copies: dict[Any, Any]) -> Any:
-    """A part, and the parts that it knows, with what they hold now; tensors are shared.
+    """A copy of a part and the parts it refers to; tensors are shared.
 
     Args:
         value: a part, or anything in one.
-        copies: what stands for modules, and for parts that were copied already.
+        copies: replacements for modules, and for parts already copied.
     """
     if isinstance(value, nn.Module):
         return copies[value]

@@ -1,4 +1,4 @@
-"""Getting data sets into the data folder: by download, or from files the user has already."""
+"""Brings data sets into the data folder, by download or from existing files."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ def get(
     mirror: str | None = None,
     progress: Progress | None = None,
 ) -> list[FileStatus]:
-    """Download what is missing or altered of a data set, and check it.
+    """Download the missing or altered files of a data set, and check them.
 
-    Every download is checked before it is opened and every file before it gets its name; what is
-    already there and right is not downloaded again. A download that breaks off is continued by the
-    next call.
+    Every download is checked before it is opened, and every file before it gets its name; intact
+    files are not downloaded again. An interrupted download is continued by the next call.
 
     Args:
         name: A registered data set.
-        root: The folder of data sets, if not the usual one.
+        root: The folder of data sets, if not the default.
         mirror: Address to download from instead of the original sources, as for
             $EVENSTREAM_DATA_MIRROR: files are at MIRROR/NAME/FILE.
         progress: Called with file name, bytes received and bytes expected.
@@ -75,19 +74,19 @@ def get(
 def import_files(
     name: str, directory: str | Path, *, root: str | Path | None = None
 ) -> list[FileStatus]:
-    """Take a data set from a folder on this machine.
+    """Import a data set from a folder on this machine.
 
     Files are looked for in the folder itself and in the sub-folders other tools use (MNIST/raw,
     cifar-10-batches-bin and the like), plain or as `.gz`, or in the archive the source publishes.
-    Each is checked and copied into the data folder. A folder of images is not copied: its layout
-    is checked, and it is read where it is from now on.
+    Each is checked and copied into the data folder. A folder of images is not copied: its layout is
+    checked, and from then on it is read in place.
 
     Returns:
         The state of each file, as `verify` reports it.
     """
     info = dataset_info(name)
     if info.layout in ("bundled", "own"):
-        why = "built in" if info.layout == "bundled" else "loaded by a function of its own"
+        why = "built in" if info.layout == "bundled" else "loaded by its own function"
         raise InputError(f"{info.name} is {why}; there is nothing to import")
     source = with_home(directory).absolute()
     if not source.is_dir():
@@ -105,7 +104,7 @@ def import_files(
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the downloads of a data set come from, and where they are kept until they are used."""
+    """Where the downloads of a data set come from, and where they are kept until used."""
 
     info: DatasetInfo
     root: Path
@@ -145,7 +144,7 @@ def _get_images(info: DatasetInfo, root: Path, source: _Source) -> None:
 
 @contextmanager
 def _using_up(downloaded: Path) -> Iterator[None]:
-    """Delete what was downloaded once it is used or proves damaged; other trouble keeps it."""
+    """Delete a download once it is used or found damaged; keep it on other errors."""
     try:
         yield
     except AlteredFile:
@@ -165,7 +164,7 @@ def _import_files(info: DatasetInfo, source: Path, places: tuple[str, ...], root
     if wanted:
         found = f" ({'; '.join(problems)})" if problems else ""
         raise DataError(
-            f"{source} does not hold what {info.name} needs: no right copy of "
+            f"{source} does not hold what {info.name} needs: no intact copy of "
             f"{', '.join(sorted(wanted))}{found}"
         )
 
@@ -177,7 +176,7 @@ def _not_usable(statuses: list[FileStatus]) -> set[str]:
 def _import_file(
     source: Path, places: tuple[str, ...], file: DataFile, folder: Path, problems: list[str]
 ) -> bool:
-    """Install the first right copy of a file; note what is wrong with the others."""
+    """Install the first intact copy of a file; record what is wrong with the others."""
     for path in find_file(source, places, content_names(file)):
         try:
             with open_content(path) as content:

@@ -1,4 +1,4 @@
-"""Data files out of the compressed files they are published in."""
+"""Extracts data files from the compressed files they are published in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_download(path: Path, download: Download) -> None:
 
 
 def unpack(path: Path, download: Download, info: DatasetInfo, folder: Path) -> None:
-    """Install the data files that a compressed file holds, each one checked.
+    """Install the data files in a compressed file, after checking each one.
 
     Archive members are never extracted to the paths they name: only members with the expected
     names are read, and written under the registry's names. Everything else in there is ignored.

@@ -31,26 +31,26 @@ def from_arrays(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Dataset:
-    """Make a data set of arrays: images or a table, and one label per sample.
+    """Create a data set from arrays: images or a table, and one label per sample.
 
     Inputs may be tables (n, features) of any numbers, or images: (n, channels, height, width) in
     uint8 or floats, or (n, height, width) in uint8. Images with channels last are recognised by a
     last axis of 1, 3 or 4 and a second axis that is none of these, and are transposed.
 
     Labels may be integers, strings or booleans; `Dataset.classes` lists those seen in `y_train`,
-    sorted. A test label that was never trained on is refused.
+    sorted. A test label that does not occur in training is rejected.
 
     Args:
         x_train: Training inputs, or all inputs when `x_test` is left out.
         y_train: Their labels.
         x_test: Test inputs; left out, a stratified share of `x_train` is set aside.
         y_test: Their labels.
-        superclasses: Of all samples, where a test part is set aside: what is above their labels.
-        table: How the columns of a table became the inputs.
-        name: What to call the data set.
+        superclasses: The superclass of each sample, if a test part is set aside.
+        table: The encoder that turned the columns of a table into inputs.
+        name: The name of the data set.
         test_fraction: The share to set aside, 0.2 if not given.
         seed: Which samples are set aside.
-        mean: Per-channel mean to subtract, of images scaled to [0, 1]; refused for tables.
+        mean: Per-channel mean to subtract from images scaled to [0, 1]; not allowed for tables.
         std: Per-channel standard deviation to divide by, likewise.
     """
     if (x_test is None) != (y_test is None):
@@ -146,7 +146,7 @@ def _to_inputs(name: str, which: str, x: NDArray[Any]) -> Arrays:
 
 
 def _to_float32(x: NDArray[Any]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # too large becomes infinite, which Dataset refuses
+    with np.errstate(over="ignore"):  # too large becomes infinite, which Dataset rejects
         return x.astype(np.float32)
 
 
@@ -187,7 +187,7 @@ def _encode(labels: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
 def _encode_known(
     name: str, labels: NDArray[Any], train_labels: NDArray[Any], classes: NDArray[Any]
 ) -> Indices:
-    """Indices of test labels in the training classes; a label not among them is refused."""
+    """Indices of test labels in the training classes; rejects labels not among them."""
     if _label_kind(labels) != _label_kind(train_labels):
         raise DataError(
             f"{name}: y_train has {_label_kind(train_labels)} but y_test {_label_kind(labels)}; "

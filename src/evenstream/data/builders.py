@@ -1,4 +1,4 @@
-"""From the files of a registered data set to a `Dataset`."""
+"""Builds a `Dataset` from the files of a registered data set."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from evenstream.data.idx import parse_images_and_labels
 from evenstream.data.registry import DatasetInfo
 
 ReadFile = Callable[[str], bytearray]
-"""Gives the checked content of the data file with that name."""
+"""Returns the checked content of the data file with that name."""
 
 _CIFAR10_TRAINING_FILES = [f"data_batch_{number}.bin" for number in range(1, 6)]
 
 
 def build(info: DatasetInfo, read: ReadFile) -> Dataset:
-    """Read a registered data set of a few files in the layout that the registry gives it."""
+    """Read a registered data set of a few files, in the layout given by the registry."""
     return _BUILDERS[info.layout](info, read)
 
 

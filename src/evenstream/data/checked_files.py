@@ -1,4 +1,4 @@
-"""Files checked before they are used: hashing, reading and installing without half-made results."""
+"""Files checked before use: hashing, reading and installing without partial results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenstream.errors import DataError
 from evenstream.files import exclusive
 
 INCOMING = ".incoming-"
-"""How the names of files and folders that are not complete yet begin."""
+"""Prefix of files and folders that are not complete yet."""
 
 _CHUNK = 1 << 20
 _READ_ERRORS = (OSError, EOFError, zlib.error, tarfile.TarError)
@@ -39,7 +39,7 @@ def find_file(folder: Path, places: tuple[str, ...], names: tuple[str, ...]) -> 
 
 
 def find_folder(folder: Path, places: Iterable[str]) -> list[Path]:
-    """Those of the places under `folder` (or elsewhere, if absolute) that are folders."""
+    """Those of the places under `folder` (or elsewhere, if absolute) that exist as folders."""
     try:
         return [folder / place for place in places if (folder / place).is_dir()]
     except OSError as error:
@@ -67,10 +67,10 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
 
 
 def checked_chunks(content: IO[bytes], file: DataFile, source: str) -> Iterator[bytes]:
-    """Pass on the content in chunks; raise `AlteredFile` at the end if it was not as expected.
+    """Yield the content in chunks; raise `AlteredFile` at the end if it was not as expected.
 
-    Reading stops at the expected size, so that a small file that decompresses without end does no
-    harm. Until the last chunk has been asked for, nothing passed on is to be trusted.
+    Reading stops at the expected size, so that a file that decompresses without end does no harm.
+    Do not trust any chunk until the last one has been read.
     """
     digest = hashlib.sha256()
     size = 0
@@ -112,7 +112,7 @@ def check(path: Path, file: DataFile) -> None:
 
 
 def digest_of(path: Path, algorithm: str) -> str:
-    """The checksum of a file as it is, in hexadecimal digits."""
+    """The checksum of a file, in hexadecimal digits."""
     try:
         with path.open("rb") as stream:
             digest = hashlib.new(algorithm, usedforsecurity=False)
@@ -126,7 +126,7 @@ def digest_of(path: Path, algorithm: str) -> str:
 def install(content: IO[bytes], file: DataFile, folder: Path, source: str) -> Path:
     """Write content to `folder`, under its final name only once it is complete and checked.
 
-    Until then it is beside the folder, so that a refused file leaves no empty folder behind.
+    Until then it is next to the folder, so that a rejected file leaves no empty folder behind.
     """
     handle, temporary_name = tempfile.mkstemp(dir=folder.parent, prefix=INCOMING)
     temporary = Path(temporary_name)
@@ -144,10 +144,10 @@ def install(content: IO[bytes], file: DataFile, folder: Path, source: str) -> Pa
 
 @contextmanager
 def writing_under(root: Path) -> Iterator[None]:
-    """Change the data folder, as the only process, and rid of what a killed one left half-made.
+    """Change the data folder exclusively, after removing what a killed process left unfinished.
 
-    A full disk or a folder that cannot be written becomes a `DataError` that says so. A new data
-    folder into which nothing was put is not left behind.
+    A full disk or an unwritable folder becomes a `DataError` that says so. A new data folder that
+    stays empty is removed.
     """
     made: list[Path] = []
     try:
@@ -159,15 +159,15 @@ def writing_under(root: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise DataError(
-            f"cannot write to the data folder {root}: {error.strerror or error}; make room there "
-            "or set EVENSTREAM_DATA to a folder that can be written"
+            f"cannot write to the data folder {root}: {error.strerror or error}; free some "
+            "space there or set EVENSTREAM_DATA to a writable folder"
         ) from error
     finally:
         remove_empty(made)
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder with all that is in it."""
+    """Delete a file, or a folder with all its contents."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -175,7 +175,7 @@ def remove(path: Path) -> None:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Delete those of the folders that are there and empty, in the order given."""
+    """Delete those of the folders that exist and are empty, in the given order."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()

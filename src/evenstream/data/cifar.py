@@ -19,7 +19,7 @@ def parse_cifar(
     Args:
         content: The whole file.
         n_labels: 1 for CIFAR-10; 2 for CIFAR-100, the coarse label and then the fine one.
-        source: What to call the file in an error.
+        source: The file's name in errors.
 
     Returns:
         Images (n, 3, 32, 32) and labels (n_labels, n).

@@ -1,4 +1,4 @@
-"""What every data source ends up as: inputs for training and testing, and the labels' names."""
+"""The common form of all data sources: inputs for training and testing, and label names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from evenstream.errors import DataError
 from evenstream.tabular import TableEncoder
 
 Label = bool | int | str
-"""What a learner is told a sample is; `Dataset.classes` maps class indices to labels."""
+"""The label of a sample as given to a learner; `Dataset.classes` maps class indices to labels."""
 
 Inputs = Arrays | ImageFiles
-"""Samples in memory, or image files that are decoded when they are asked for."""
+"""Samples in memory, or image files that are decoded on demand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +29,17 @@ class CoarseLabels:
     test: Indices
     names: list[str]
     labels: list[Label] | None = None
-    """What a learner is told in place of the numbers 0, 1, 2, ..., if not these."""
+    """Labels given to a learner in place of the numbers 0, 1, 2, ..."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labelled data set, split into training and test samples, checked when it is made.
+    """A labelled data set, split into training and test samples, checked on creation.
 
     Attributes:
-        name: What the user called it: a registered name, or a file's name without its suffix.
+        name: Its name: a registered name, or a file name without its suffix.
         x_train: Images as uint8 or float32 (n, channels, height, width); tables as float32 (n, d);
-            or image files, which are not opened before they are asked for.
+            or image files, which are opened on demand.
         y_train: One class index per training sample.
         x_test: Same layout as `x_train`.
         y_test: One class index per test sample.
@@ -47,10 +47,10 @@ class Dataset:
         label_names: The name to show for each class index; `str` of the label unless given.
         mean: Per-channel mean of images scaled to [0, 1], or None for no centring.
         std: Per-channel standard deviation of the same, or None.
-        coarse: The coarser labelling, where the source has one.
-        table: How the columns of a table became inputs, if it came from one.
+        coarse: The coarser labelling, if the source has one.
+        table: The encoder of the table that it came from, if any.
 
-    uint8 images are to be scaled to [0, 1] before `mean` and `std` apply; floats are used as given.
+    Scale uint8 images to [0, 1] before applying `mean` and `std`; floats are used as given.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Dataset:
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return len(self.classes)
 
     @property
@@ -156,7 +156,7 @@ class Dataset:
 
 
 def check_finite(dataset: str, which: str, x: Inputs) -> None:
-    """Refuse inputs with NaN or infinite values, saying where the first of them is."""
+    """Reject inputs with NaN or infinite values, naming the first."""
     if isinstance(x, ImageFiles) or x.dtype == np.uint8:
         return
     finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
@@ -171,7 +171,7 @@ def check_finite(dataset: str, which: str, x: Inputs) -> None:
 def _check_indices(
     dataset: str, which: str, indices: NDArray[Any], n_samples: int, n_classes: int
 ) -> None:
-    """Refuse indices that are not one int64 in 0..n_classes-1 for each sample."""
+    """Reject indices that are not one int64 in 0..n_classes-1 for each sample."""
     if indices.ndim != 1 or indices.dtype != np.int64:
         raise DataError(
             f"{dataset}: {which} must be one int64 class index per sample; it is {indices.dtype} "

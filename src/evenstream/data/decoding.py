@@ -1,4 +1,4 @@
-"""From an image file to pixels of a fixed size."""
+"""Decodes an image file to pixels of a fixed size."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""How names of image files end, in lower case."""
+"""Suffixes of image files, in lower case."""
 
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-MAX_PIXELS = 89_478_485  # where Pillow begins to warn of decompression bombs
+MAX_PIXELS = 89_478_485  # where Pillow starts to warn of decompression bombs
 
 
 class UnreadableImage(Exception):
-    """A file that does not become pixels; the message is the reason."""
+    """A file that cannot be decoded; the message is the reason."""
 
 
 def decode(path: Path, size: int) -> NDArray[np.uint8]:
@@ -29,7 +29,7 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
 
     That is: the shorter side is resized to `size` and the middle of the longer side is kept.
     Whatever the file holds (grey, palette, CMYK, 16 bits, transparency) becomes 8-bit RGB. The
-    format is told by the content, not by the name; the orientation noted in EXIF is not applied.
+    format is detected from the content, not the name; the EXIF orientation is not applied.
     """
     require("PIL", "data", "Reading images")
     from PIL import Image, UnidentifiedImageError
@@ -40,7 +40,7 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
         with Image.open(path, formats=_FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise UnreadableImage(f"{image.width}x{image.height} pixels are too many")
-            image.draft(None, (2 * size, 2 * size))  # a JPEG much too large is decoded at a part
+            image.draft(None, (2 * size, 2 * size))  # an oversized JPEG is decoded at reduced size
             side = min(image.size)
             left, top = ((length - side) // 2 for length in image.size)
             square = to_rgb(image).resize(
@@ -64,6 +64,6 @@ def to_rgb(image: Image) -> Image:
     if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would clip them at 255
         wide = np.asarray(image).astype(np.int64).clip(0, 65535)
         return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
-    if "transparency" in image.info:  # of a palette, which goes to RGB only by way of RGBA
+    if "transparency" in image.info:  # palettes convert to RGB only by way of RGBA
         image = image.convert("RGBA")
     return image.convert("RGB")

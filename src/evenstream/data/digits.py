@@ -12,7 +12,7 @@ from evenstream.data.dataset import Dataset, int_classes
 
 _TEST_EVERY = 5
 FILE = Path("datasets", "data", "digits.csv.gz")
-"""Where scikit-learn keeps it."""
+"""Its location in scikit-learn."""
 
 
 def load_digits() -> Dataset:

@@ -1,7 +1,7 @@
 """Downloads that resume where they were interrupted, each checked before anything opens it.
 
-What has arrived of FILE is in FILE.part; FILE.part.json says what it is a part of. It is continued
-only if the server confirms that its file is still the same one.
+The received part of FILE is in FILE.part; FILE.part.json describes the whole file. The download is
+continued only if the server confirms that its file is unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import requests
 
 MIRROR_VARIABLE = "EVENSTREAM_DATA_MIRROR"
-"""Environment variable with the address of a mirror, which then replaces the original sources."""
+"""Environment variable with the address of a mirror that replaces the original sources."""
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received so far and the bytes expected."""
@@ -39,11 +39,11 @@ _TRIES = 5
 WORTHWHILE = 1 << 20
 PAUSE_SECONDS = 1.0
 WINDOW_SECONDS = 60.0
-LEAST_RATE = 1000  # bytes a second, over a window
+LEAST_RATE = 1000  # bytes per second, over a window
 
 
 def base_urls(info: DatasetInfo, mirror: str | None = None) -> tuple[str, ...]:
-    """Where to download from: the mirror if one is set, else the original sources.
+    """Where to download from: the mirror if one is set, otherwise the original sources.
 
     A mirror keeps the files of each data set in a folder of the data set's name, for example
     `MIRROR/cifar10/cifar-10-binary.tar.gz`. Files from a mirror are checked like any other.
@@ -61,8 +61,8 @@ def fetch(
 ) -> Path:
     """Download a file into `folder` from the first address that has it, and check it.
 
-    What `check` refuses with `AlteredFile` is thrown away. What has arrived when the connection
-    breaks for good, or the process is killed, is kept for the next call.
+    A file that `check` rejects with `AlteredFile` is deleted. If the connection breaks for good or
+    the process is killed, the received part is kept for the next call.
 
     Raises:
         DataError: No address had the right file; the message says what each of them answered.
@@ -87,18 +87,18 @@ def fetch(
             part.discard()
             failures.append(f"{url}: {error}")
     can_go_on = any(part.origin_at(base + download.name) for base in urls)
-    kept = f" ({part.size} bytes are kept; run the command again to go on)" if can_go_on else ""
+    kept = f" ({part.size} bytes are kept; run the command again to continue)" if can_go_on else ""
     raise DataError(f"could not download {download.name}: {'; '.join(failures)}{kept}")
 
 
 @dataclass(frozen=True)
 class _Origin:
-    """What a partial file is a part of.
+    """The whole file that a partial file belongs to.
 
     Attributes:
         url: Where it comes from.
         size: Bytes of the whole file, if the server says.
-        validator: The server's name for this version of the file, if it has one.
+        validator: The server's identifier of this version of the file, if any.
     """
 
     url: str
@@ -107,7 +107,7 @@ class _Origin:
 
 
 class _Part:
-    """What has arrived of a file."""
+    """The received part of a file."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.whole = folder / name
@@ -116,7 +116,7 @@ class _Part:
 
     @property
     def size(self) -> int:
-        """Bytes that have arrived."""
+        """Bytes received."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def is_whole(self, check: Callable[[Path], None]) -> bool:
@@ -131,7 +131,7 @@ class _Part:
         return True
 
     def origin_at(self, url: str) -> _Origin | None:
-        """What it is a part of, if that is at this address and can be told from other versions."""
+        """The whole file, if it is at this address and its version can be identified."""
         try:
             origin = _Origin(**json.loads(self._origin_path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError):
@@ -144,7 +144,7 @@ class _Part:
         write_atomically(self._origin_path, json.dumps(asdict(origin)))
 
     def discard(self) -> None:
-        """Throw away what has arrived."""
+        """Delete what was received."""
         self.path.unlink(missing_ok=True)
         self._origin_path.unlink(missing_ok=True)
 
@@ -157,8 +157,8 @@ class _Part:
 def _complete(part: _Part, url: str, download: Download, progress: Progress | None) -> None:
     """Receive what is missing, in as many requests as it takes.
 
-    Gives up after some tries in a row that brought next to nothing, at once if the address cannot
-    be reached to begin with or is too slow.
+    Gives up after several consecutive tries with next to no data, or at once if the address cannot
+    be reached in the first place or is too slow.
     """
     import requests
 
@@ -180,7 +180,7 @@ def _complete(part: _Part, url: str, download: Download, progress: Progress | No
 
 
 def _may_pass(error: requests.RequestException) -> bool:
-    """Whether trying again may help: trouble on the way or in the server, but not a refusal."""
+    """Whether a retry may help: for network or server trouble, but not for a refusal."""
     import requests
 
     if error.response is not None:
@@ -189,7 +189,7 @@ def _may_pass(error: requests.RequestException) -> bool:
 
 
 def _receive(part: _Part, url: str, download: Download, progress: Progress | None) -> None:
-    """One request; whatever goes wrong on the way is a `RequestException`."""
+    """One request; any failure on the way is a `RequestException`."""
     import requests
     import urllib3
 
@@ -197,14 +197,14 @@ def _receive(part: _Part, url: str, download: Download, progress: Progress | Non
         _request(part, url, download, progress)
     except requests.RequestException:
         raise
-    except ValueError as error:  # of an address or a length that is none
+    except ValueError as error:  # an invalid address or length
         raise requests.RequestException(f"the answer is not valid ({error})") from error
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError(f"it broke off at {part.size} bytes") from error
 
 
 def _request(part: _Part, url: str, download: Download, progress: Progress | None) -> None:
-    """Ask for the rest of the file if its first part can be continued, else for all of it."""
+    """Request the rest of the file if its first part can be continued, otherwise all of it."""
     import requests
 
     origin = part.origin_at(url)
@@ -217,7 +217,7 @@ def _request(part: _Part, url: str, download: Download, progress: Progress | Non
         if response.status_code in (requests.codes.partial, requests.codes.requested_range):
             if origin is None or not _follows(response, part, origin):
                 part.discard()
-                raise requests.ConnectionError(f"{url} sent another part than the one asked for")
+                raise requests.ConnectionError(f"{url} sent a different part than requested")
         else:
             response.raise_for_status()
             origin = _origin_of(response, url, download)
@@ -228,10 +228,10 @@ def _request(part: _Part, url: str, download: Download, progress: Progress | Non
 
 
 def _answer(url: str, headers: dict[str, str]) -> requests.Response:
-    """The answer once its headers are there, which must all come within a window.
+    """The response once its headers have arrived, all within a window.
 
-    They are waited for in a thread that is left behind if they do not: a time limit of `requests`
-    starts anew with every byte.
+    A thread waits for them, and is abandoned if they do not: a timeout in `requests` restarts with
+    every byte.
     """
     import requests
 
@@ -258,13 +258,13 @@ def _answer(url: str, headers: dict[str, str]) -> requests.Response:
 
 
 def _leave_redirect(response: requests.Response, **_: object) -> None:
-    """Do not read what an answer holds that only leads on: it may have no end."""
+    """Do not read the body of a redirect: it may have no end."""
     if response.is_redirect:
         response.close()
 
 
 def _follows(response: requests.Response, part: _Part, origin: _Origin) -> bool:
-    """Whether what the server sends is the rest of the file that the part is of."""
+    """Whether the server is sending the rest of the same file."""
     span = response.headers.get("Content-Range", "")
     size = "" if origin.size is None else f"/{origin.size}"
     same = _validator(response) in (None, origin.validator)
@@ -272,7 +272,7 @@ def _follows(response: requests.Response, part: _Part, origin: _Origin) -> bool:
 
 
 def _origin_of(response: requests.Response, url: str, download: Download) -> _Origin:
-    """What the server says of the file it sends from its beginning."""
+    """The server's description of the file it sends from the beginning."""
     length = response.headers.get("Content-Length", "")
     size = int(length) if re.fullmatch("[0-9]{1,18}", length) else None
     if size is None and not download.approximate:
@@ -284,7 +284,7 @@ def _origin_of(response: requests.Response, url: str, download: Download) -> _Or
 
 def _validator(response: requests.Response) -> str | None:
     tag = response.headers.get("ETag", "W/")
-    strong = None if tag.startswith("W/") else tag  # a weak one does not promise equal bytes
+    strong = None if tag.startswith("W/") else tag  # a weak one does not guarantee equal bytes
     return strong or response.headers.get("Last-Modified")
 
 
@@ -306,13 +306,13 @@ def _append(
 
 
 def _read(response: requests.Response) -> bytes:
-    """The next bytes; the connection ends if none come within a window.
+    """The next bytes; closes the connection if none arrive within a window.
 
-    What frames them is read without notice, and may come byte by byte, too.
+    Their framing is read silently, and may also arrive byte by byte.
     """
 
     def end() -> None:
-        with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+        with suppress(OSError, RuntimeError, ValueError):  # it has already ended
             response.raw.shutdown()
 
     timer = threading.Timer(WINDOW_SECONDS, end)
@@ -325,13 +325,13 @@ def _read(response: requests.Response) -> bytes:
 
 
 class _Pace:
-    """Notices a server that sends too little to ever get to the end."""
+    """Detects a server that sends too little to ever finish."""
 
     def __init__(self, received: int) -> None:
         self._since, self._before = time.monotonic(), received
 
     def check(self, received: int) -> None:
-        """Raise if too little has come in a window that is over."""
+        """Raise if too little arrived in the last window."""
         import requests
 
         seconds, gained = time.monotonic() - self._since, received - self._before

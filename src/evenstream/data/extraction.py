@@ -1,9 +1,9 @@
-"""Whole folders out of archives, without trusting the archives.
+"""Unpacks whole folders from archives, without trusting the archives.
 
-Every member is looked at before the first one is written. A name that leads out of the folder or
-that no file should have, a link, a device, or more data than such an archive can honestly hold
-refuses the archive as a whole. Members become plain files: no owners, no permissions, nothing
-executable.
+Every member is checked before the first one is written. If any has a name that leads out of the
+folder or that no file should have, is a link or a device, or if there is more data than such an
+archive can honestly hold, the whole archive is rejected. Members become plain files: no owners, no
+permissions, nothing executable.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from evenstream.errors import DataError
 
 _CHUNK = 1 << 16
 _RATIO = 20  # images hardly shrink; the JSON of iNaturalist does, several times
-ROOM = 64 << 20  # small archives may hold more than the ratio says
-_LEAST_SIZE = 4096  # what even an empty file costs on disk
+ROOM = 64 << 20  # small archives may exceed the ratio
+_LEAST_SIZE = 4096  # the cost of even an empty file on disk
 _LONGEST_PART, _LONGEST_NAME, _DEEPEST = 255, 1000, 64  # bytes, bytes, folders
 _CONTROL_CHARACTERS = re.compile(r"[\0-\x1f\x7f-\x9f]")
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack without a bound
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack without a limit
 
 _Kind = Literal["file", "folder", "encrypted", "compressed in a way that is not read", "other"]
 
 
 @dataclass(frozen=True)
 class _Member:
-    """What an archive says of one of its members, and how to read it."""
+    """An archive's description of a member, and how to read it."""
 
     name: str
     kind: _Kind
@@ -44,10 +44,10 @@ class _Member:
 
 
 def extract(archive: Path, folder: Path) -> None:
-    """Write all files of a `.zip`, `.tar` or `.tar.gz` into a folder, if all of them are harmless.
+    """Write all files of a `.zip`, `.tar` or `.tar.gz` into a folder, if all are harmless.
 
     Raises:
-        AlteredFile: The archive is damaged or refused. In the second case nothing was written.
+        AlteredFile: The archive is damaged or rejected. In the second case nothing was written.
     """
     for _ in _checked(archive):
         pass
@@ -59,9 +59,9 @@ def extract(archive: Path, folder: Path) -> None:
 
 
 def _checked(archive: Path) -> Iterator[tuple[_Member, tuple[str, ...]]]:
-    """The members of an archive and the parts of their names; refuses the first that may do harm.
+    """The members of an archive and the parts of their names; rejects potentially harmful ones.
 
-    Names are taken apart as Windows does, which knows every separator and drive that there is.
+    Names are split as on Windows, which knows every kind of separator and drive.
     """
     limit = ROOM + _RATIO * archive.stat().st_size
     total = 0
@@ -69,7 +69,7 @@ def _checked(archive: Path) -> Iterator[tuple[_Member, tuple[str, ...]]]:
         name = PureWindowsPath(member.name)
         objection = _objection(member, name)
         if objection:
-            raise AlteredFile(f"{archive} is refused: {_shown(member.name)} {objection}")
+            raise AlteredFile(f"{archive} is rejected: {_shown(member.name)} {objection}")
         total += max(member.size, _LEAST_SIZE)
         if total > limit:
             raise _too_much(archive, limit)
@@ -77,7 +77,7 @@ def _checked(archive: Path) -> Iterator[tuple[_Member, tuple[str, ...]]]:
 
 
 def _objection(member: _Member, name: PureWindowsPath) -> str:
-    """What speaks against a member; nothing if it is harmless."""
+    """The objection to a member; empty if it is harmless."""
     if name.anchor or ".." in name.parts:
         return "leads out of the folder"
     if _CONTROL_CHARACTERS.search(member.name):
@@ -102,7 +102,7 @@ def _shown(name: str) -> str:
 
 def _too_much(archive: Path, limit: int) -> AlteredFile:
     return AlteredFile(
-        f"{archive} is refused: it would unpack to more than {limit // 10**6} MB, that is "
+        f"{archive} is rejected: it would unpack to more than {limit // 10**6} MB, that is "
         f"{ROOM >> 20} MiB and {_RATIO} times its own size"
     )
 
@@ -131,7 +131,7 @@ def _members(archive: Path, limit: int) -> Iterator[_Member]:
 def _zip_members(path: Path) -> Iterator[_Member]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            name = info.orig_filename  # all of it; zipfile cuts it off at a NUL
+            name = info.orig_filename  # in full; zipfile truncates it at a NUL
             yield _Member(name, _zip_kind(info), info.file_size, partial(archive.open, info))
 
 
@@ -155,13 +155,13 @@ def _tar_members(path: Path, limit: int) -> Iterator[_Member]:
             yield _Member(info.name, kind, info.size, partial(archive.extractfile, info))
             # It would keep a record of each of a million files.
             archive.members = []  # type: ignore[attr-defined]
-        while stream.read(_CHUNK):  # to the end, where gzip has its checksum
+        while stream.read(_CHUNK):  # to the end, where gzip keeps its checksum
             if stream.tell() > limit:
                 raise _too_much(path, limit)
 
 
 class _InChunks:
-    """A file of which nothing large can be read at once: a header that asks for that lies."""
+    """A file that rejects large reads: a header that asks for one lies."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self.seek, self.tell = stream, stream.seek, stream.tell

@@ -18,7 +18,7 @@ def parse_idx(content: bytes | bytearray, source: str) -> NDArray[np.uint8]:
 
     Args:
         content: The whole file, decompressed.
-        source: What to call the file in an error.
+        source: The file's name in errors.
 
     Returns:
         A writable array of the dimensions in the file's header.
@@ -40,7 +40,7 @@ def parse_idx(content: bytes | bytearray, source: str) -> NDArray[np.uint8]:
         )
     try:
         return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape).copy()
-    except ValueError as error:  # of dimensions that only a header without values can announce
+    except ValueError as error:  # dimensions that only a header without values can announce
         raise DataError(f"{source}: the IDX header makes no sense ({error})") from error
 
 

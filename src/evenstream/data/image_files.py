@@ -1,4 +1,4 @@
-"""An array of images whose pixels stay on disk until they are asked for."""
+"""An array of images whose pixels stay on disk until needed."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from evenstream.data.samples import Read
 from evenstream.errors import DataError, InputError
 
 OnCorrupt = Literal["stop", "skip"]
-"""What an unreadable file does: end the run, or be left out and reported."""
+"""What to do with an unreadable file: stop the run, or leave it out and report it."""
 
 MOST_PIXELS = 4096
-"""Height and width that images can be brought to: 50 MB each."""
+"""Largest height and width to which images can be resized: 50 MB each."""
 
 
 class ImageFiles:
-    """Image files as if they were a uint8 array `(n, 3, size, size)`.
+    """Image files that act like a uint8 array `(n, 3, size, size)`.
 
-    All that is held in memory are the names, as bytes in one array.
+    Only the names are held in memory, as bytes in one array.
 
     Args:
-        root: the folder that all files are in; nothing outside of it is ever opened.
+        root: the folder with all files; nothing outside it is ever opened.
         names: the files, relative to it, with forward slashes.
-        size: height and width that every image is brought to.
+        size: height and width to which every image is resized.
         on_corrupt: whether `read` stops at a file that cannot be read or leaves it out.
     """
 
@@ -53,11 +53,11 @@ class ImageFiles:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """As of an array that holds all images."""
+        """The shape of an array with all images."""
         return len(self), 3, self.size, self.size
 
     def __getitem__(self, rows: Any) -> NDArray[np.uint8]:
-        """Decode rows, chosen in any way that NumPy knows; an unreadable file is refused."""
+        """Decode rows, indexed as in NumPy; raises an error for an unreadable file."""
         chosen = np.arange(len(self))[rows]
         x = np.empty((chosen.size, *self.shape[1:]), dtype=np.uint8)
         for position, row in enumerate(np.ravel(chosen).tolist()):
@@ -71,7 +71,7 @@ class ImageFiles:
         return taken
 
     def path(self, row: int) -> Path:
-        """Where an image is."""
+        """The path of an image."""
         return self.root / os.fsdecode(self._names[row])
 
     def load(self, row: int) -> NDArray[np.uint8] | str:
@@ -85,7 +85,7 @@ class ImageFiles:
             return f"{path}: {error}"
 
     def collect(self, rows: NDArray[np.int64], loaded: Iterable[NDArray[np.uint8] | str]) -> Read:
-        """Put together what `load` gave for some rows, as `on_corrupt` says."""
+        """Combine what `load` returned for some rows, according to `on_corrupt`."""
         x = np.empty((len(rows), *self.shape[1:]), dtype=np.uint8)
         good: list[int] = []
         skipped: list[str] = []

@@ -45,16 +45,16 @@ _WHY_NOT = {
     "size": "does not come from image files; leave size out",
     "on_corrupt": "does not come from image files; leave corrupt out",
     "label": "is not a table; leave label out",
-    "superclass": "is no table or folder of images with superclasses; leave superclass out",
+    "superclass": "is not a table or folder of images with superclasses; leave superclass out",
     "ignore": "is not a table; leave ignore out",
     "categorical": "is not a table; leave categorical out",
     "text": "is not a table; leave text out",
     "date": "is not a table; leave date out",
 }
-"""What to say when an option does not apply."""
+"""What to tell the user when an option does not apply."""
 _OF_TABLES = ("superclass", "ignore", "categorical", "text", "date")
 _WITHOUT_FILES = {"bundled": "built in", "own": "registered"}
-"""Where data sets are that have no files known here, by their layout."""
+"""Location of data sets without files known here, by layout."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class DatasetRow:
     Attributes:
         name: The registered name.
         description: What is in it.
-        where: Its folder, `built in`, or `registered` for a user's own.
-        present: Whether all files are there; `verify` tells whether they are also right.
+        where: Its folder, `built in`, or `registered` for your own.
+        present: Whether all files are there; `verify` tells whether they are also correct.
         checked: What `verify` compares with: `verified` checksums of the registry, or for data
             whose source has none what was `pinned` at the first import, if it was imported.
         size: Bytes on disk once it is there; 0 if not known.
         download_size: Bytes to download to get it.
-        by_hand: Whether it cannot be downloaded from here.
+        by_hand: Whether it must be downloaded by hand.
         source: The page that describes it.
         licence: What the source says about its use.
     """
@@ -113,19 +113,19 @@ def load_dataset(
     Args:
         name_or_path: A name that `list_datasets` lists, or the path of a `.npz` file, of a table
             (`.csv`, `.jsonl`, `.parquet`) or of a folder of images (`CLASS/*.jpg`).
-        test_fraction: For a file or folder without test samples of its own: the share to test on
-            (0.2 if not given).
+        test_fraction: For a file or folder without test samples: the share to test on (0.2 if not
+            given).
         seed: For such a file or folder: which samples are set aside.
-        size: For images in files: height and width to bring them to.
+        size: For images in files: height and width to resize them to.
         corrupt: For images in files: whether an unreadable one stops the run or is skipped.
         label: For tables: the column that holds the labels.
         superclass: For tables: the column that holds the superclasses, for streams that need them.
             For folders of images: "folder" if they are `SUPERCLASS/CLASS/*.jpg`.
         ignore: For tables: columns to leave out.
-        categorical: For tables: columns to take as categories, whatever they look like.
-        text: For tables: columns to take as free text.
-        date: For tables: columns to take as dates or times, NAME or NAME=FORMAT.
-        root: The folder of data sets, if not the usual one.
+        categorical: For tables: columns to treat as categories, whatever they look like.
+        text: For tables: columns to treat as free text.
+        date: For tables: columns to treat as dates or times, NAME or NAME=FORMAT.
+        root: The folder of data sets, if not the default.
 
     Raises:
         UnknownName: There is no such data set.
@@ -179,8 +179,8 @@ def _load_registered(info: DatasetInfo, root: Path, options: dict[str, Any]) -> 
 def _checked(name: str, loaded: Any) -> Dataset:
     if not isinstance(loaded, Dataset):
         raise DataError(
-            f"the function of data set {name!r} must give a Dataset (`from_arrays` makes one of "
-            f"arrays), it gave {shown(loaded)}"
+            f"the function of data set {name!r} must return a Dataset (`from_arrays` creates "
+            f"one), but returned {shown(loaded)}"
         )
     return loaded
 
@@ -209,13 +209,13 @@ def _load_path(path: Path, seed: int, options: dict[str, Any]) -> Dataset:
 
 
 def _check_options(what: str, options: dict[str, Any], *allowed: str) -> None:
-    """Refuse options that would have no effect on what is loaded."""
+    """Reject options that would have no effect on what is loaded."""
     for name in options.keys() - set(allowed):
         raise InputError(f"{what} {_WHY_NOT[name]}")
 
 
 def _file_paths(info: DatasetInfo, root: Path) -> dict[str, Path]:
-    """Where each file of a data set is; files that are missing are an error that lists them."""
+    """The path of each file of a data set; raises an error that lists missing ones."""
     found = {file.name: find_in_root(root, info, file) for file in info.files}
     missing = [name for name, path in found.items() if path is None]
     if missing:
@@ -224,7 +224,7 @@ def _file_paths(info: DatasetInfo, root: Path) -> dict[str, Path]:
 
 
 def _path_of(name_or_path: str | Path) -> Path | None:
-    """The path that is meant, or None for a registered name (or what looks like one)."""
+    """The path, or None for a registered name (or text that looks like one)."""
     if isinstance(name_or_path, Path):
         return with_home(name_or_path)
     return None if name_or_path in DATASETS else as_path(name_or_path)

@@ -2,7 +2,7 @@
 
 A data set's files live in ROOT/NAME. They are also found where other tools put them under ROOT,
 such as ROOT/MNIST/raw or ROOT/cifar-10-batches-bin, and as `.gz` where the original is one, so that
-an existing folder of data sets can be used as it is. A folder of images may be anywhere else, if it
+an existing folder of data sets can be used directly. A folder of images may be anywhere else, if it
 was imported from there.
 """
 
@@ -22,16 +22,16 @@ from evenstream.errors import DataError
 from evenstream.files import with_home
 
 ROOT_VARIABLE = "EVENSTREAM_DATA"
-"""Environment variable that says where data sets are kept."""
+"""Environment variable for the folder of data sets."""
 
 
 @dataclass(frozen=True)
 class FileStatus:
-    """What checking one file of a data set found, or all files of a folder of images.
+    """The result of checking one file of a data set, or all files of a folder of images.
 
     Attributes:
         name: The file, or the folder.
-        status: `ok` as the registry says, `pinned` as at its import, `unpinned` nothing to compare
+        status: `ok`: as in the registry; `pinned`: as at its import; `unpinned`: nothing to compare
             with.
         path: Where it is, or should be.
         problem: What is wrong with it.
@@ -44,12 +44,12 @@ class FileStatus:
 
     @property
     def usable(self) -> bool:
-        """Whether it is there, and nothing is known to be wrong with it."""
+        """Whether it exists and nothing is known to be wrong with it."""
         return self.status not in ("missing", "altered")
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """The folder of data sets: the one given, else $EVENSTREAM_DATA, else the user's cache."""
+    """The folder of data sets: the given one, $EVENSTREAM_DATA, or the user's cache."""
     chosen = root or os.environ.get(ROOT_VARIABLE)
     if chosen:
         return with_home(chosen).absolute()
@@ -57,7 +57,7 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 def _user_cache() -> Path:
-    """Where programs of this system keep what can be fetched again."""
+    """The system's cache folder."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "evenstream"
     if sys.platform == "win32":
@@ -70,7 +70,7 @@ def _user_cache() -> Path:
 def verify(name: str, *, root: str | Path | None = None) -> list[FileStatus]:
     """Recompute the checksum of each file of a data set; a built-in set has no files.
 
-    Of a folder of images the names and sizes of all files are compared with those at its import.
+    For a folder of images, the names and sizes of all files are compared with those at import.
     """
     info = dataset_info(name)
     folder = data_root(root)
@@ -86,7 +86,7 @@ def find_in_root(root: Path, info: DatasetInfo, file: DataFile) -> Path | None:
 
 
 def find_images(root: Path, info: DatasetInfo) -> Path | None:
-    """The folder of images that is read: the imported one, else one in a usual place."""
+    """The folder of images that is read: the imported one, or one in a usual place."""
     imported = read_record(root, info.name).folder
     places = (info.name, *info.usual_folders)
     found = find_folder(root, (imported, *places) if imported else places)
@@ -123,7 +123,7 @@ def _folder_status(root: Path, info: DatasetInfo) -> FileStatus:
 
 
 def how_to_get(info: DatasetInfo, root: Path, missing: Sequence[str] = ()) -> str:
-    """What to tell a user whose data folder lacks a data set, or some of its files."""
+    """What to tell a user whose data folder lacks a data set or some of its files."""
     imported = read_record(root, info.name).folder
     if missing:
         where = f": {', '.join(missing)} not found in {root / info.name}"

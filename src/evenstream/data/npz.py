@@ -21,9 +21,9 @@ _SPLIT_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _BESIDE_KEYS = ("x", "y", "x_test", "y_test")
 _WHOLE_KEYS = ("x", "y")
 ROOM, _RATIO = 1 << 30, 100
-"""Bytes that arrays may take, and how many for each byte of the file besides."""
-_LONGEST_HEADER = 10_000  # of an array; NumPy takes no longer ones, either
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those that NumPy writes
+"""Bytes that arrays may take, plus this many for each byte of the file."""
+_LONGEST_HEADER = 10_000  # of an array; NumPy does not accept longer ones either
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those written by NumPy
 _HOW_TO_SAVE = (
     "save one with np.savez_compressed('data.npz', x_train=…, y_train=…, x_test=…, y_test=…), "
     "or with x=… and y=…"
@@ -68,7 +68,7 @@ def _open(path: Path) -> zipfile.ZipFile:
 
 
 def _check_size(path: Path, size: int) -> None:
-    """Refuse a small file whose arrays would fill the memory."""
+    """Reject a small file whose arrays would fill the memory."""
     limit = ROOM + _RATIO * path.stat().st_size
     if size > limit:
         raise DataError(
@@ -104,9 +104,9 @@ def _read_array(
 
 
 def _check_header(stream: IO[bytes], size: int) -> np.dtype[Any]:
-    """The type of an array of so many bytes in all; `ValueError` if its header says otherwise.
+    """The type of an array with this many bytes; raises `ValueError` if its header differs.
 
-    NumPy itself would make room for whatever the header announces before it reads a value.
+    NumPy itself would allocate whatever the header announces before reading any values.
     """
     start = stream.read(12)
     if start[:6] != npy.MAGIC_PREFIX or start[6:7] not in (b"\1", b"\2"):

@@ -1,7 +1,7 @@
-"""What is remembered of data whose source publishes no checksum, and where folders of images are.
+"""Remembers data whose source publishes no checksum, and where folders of images are.
 
-The first import of an archive pins its checksum, and later ones must bring the same. The import of
-a folder pins what is in it. All of it is in one readable file, ROOT/imports.json.
+The first import of an archive pins its checksum, which later imports must match. The import of a
+folder pins its contents. Everything is in one readable file, ROOT/imports.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER_PIN = "names and sizes of all files"
 
 @dataclass(frozen=True)
 class Pin:
-    """What a file or a folder was when it was first seen."""
+    """The state of a file or folder when first seen."""
 
     files: int
     size: int
@@ -33,17 +33,17 @@ class Pin:
     when: str
 
     def same_content(self, other: Pin) -> bool:
-        """Whether both are of the same content, whenever they were made."""
+        """Whether both have the same content, regardless of when they were pinned."""
         return (self.files, self.size, self.sha256) == (other.files, other.size, other.sha256)
 
 
 @dataclass(frozen=True)
 class ImportRecord:
-    """What is known of one imported data set.
+    """What is known about one imported data set.
 
     Attributes:
         folder: Where it is; relative to the data folder if it is in there.
-        pins: What its archives and its folder were.
+        pins: The state of its archives and folder.
     """
 
     folder: str | None = None
@@ -58,8 +58,8 @@ def pin_file(path: Path) -> Pin:
 def pin_folder(folder: Path) -> Pin:
     """The pin of a folder: a SHA-256 over the names and sizes of its files.
 
-    The files are not read, so that a million of them take seconds. That finds files which are
-    missing, added or cut short, but not a byte changed in place. Hidden files do not count.
+    The files are not read, so that a million of them take seconds. This detects missing, added or
+    truncated files, but not a byte changed in place. Hidden files are ignored.
     """
     digest = hashlib.sha256()
     files = size = 0
@@ -71,14 +71,14 @@ def pin_folder(folder: Path) -> Pin:
 
 
 def read_record(root: Path, name: str) -> ImportRecord:
-    """What is remembered of a data set; an empty record if it was never imported."""
+    """The record of a data set; empty if it was never imported."""
     entry = _read_all(root).get(name, {})
     pins = {what: Pin(**pin) for what, pin in entry.get("pins", {}).items()}
     return ImportRecord(entry.get("folder"), pins)
 
 
 def write_record(root: Path, name: str, record: ImportRecord) -> None:
-    """Remember a data set, in place of what was known of it."""
+    """Store the record of a data set, replacing the previous one."""
     records = {**_read_all(root), name: asdict(record)}
     write_atomically(_record_path(root), json.dumps(records, indent=2, sort_keys=True) + "\n")
 

@@ -1,4 +1,4 @@
-"""Samples of a data set in the order a stream asks for them, wherever they are kept."""
+"""Reads samples of a data set in the order a stream needs them, wherever they are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenstream.data.dataset import Inputs
 from evenstream.data.image_files import ImageFiles
 from evenstream.data.samples import Indices, Read
 
-BYTES_AHEAD = 64 << 20  # of decoded images that wait for the learner: 340 of 256 pixels
+BYTES_AHEAD = 64 << 20  # of decoded images waiting for the learner: 340 of 256 pixels
 _MOST_THREADS = 8
 
 T = TypeVar("T")
@@ -24,9 +24,8 @@ T = TypeVar("T")
 def read_in_order(x: Inputs, wanted: Iterable[Indices]) -> Iterator[Read]:
     """Read groups of samples, one `Read` for each, in order.
 
-    Files are decoded ahead by threads. What comes out does not depend on their timing: an
-    unreadable file is reported with the group it belongs to. The threads end with the iteration,
-    however that ends.
+    Threads decode files ahead of time. The result does not depend on their timing: an unreadable
+    file is reported with its group. The threads end with the iteration, however it ends.
     """
     if isinstance(x, np.ndarray):
         for rows in wanted:
@@ -52,7 +51,7 @@ def _read_ahead(files: ImageFiles, wanted: Iterable[Indices]) -> Iterator[Read]:
 def _map_ahead(
     pool: ThreadPoolExecutor, function: Callable[[int], T], items: Iterable[int], ahead: int
 ) -> Iterator[T]:
-    """Results in the order of the items, at most `ahead` of them computed or under way."""
+    """Results in the order of the items, with at most `ahead` of them computed or in progress."""
     pending: deque[Future[T]] = deque()
     for item in items:
         pending.append(pool.submit(function, item))

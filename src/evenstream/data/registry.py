@@ -1,12 +1,12 @@
-"""The data sets known by name: where they come from, and what their files must be, byte for byte.
+"""The data sets known by name: where they come from, and the exact content of their files.
 
-They are written down in registry.toml. Every checksum there was either computed from the real file
-or published by the source; the comments say which. Where there is neither, none is stated: what
-the user has is pinned at its first import. Those of a `DataFile` are of the content, that is, of
-the file as it is after gunzipping: the same pictures are in circulation in differently compressed
-files (Debian's package of Fashion-MNIST, for one), and all of them are welcome.
+They are listed in registry.toml. Every checksum there was either computed from the real file
+or published by the source; the comments say which. Where there is neither, none is stated, and the
+user's files are pinned at their first import. The checksum of a `DataFile` is that of the
+uncompressed content, since the same images circulate in differently compressed files (such as
+Debian's package of Fashion-MNIST), and all of them are welcome.
 
-A user's own data set is registered with the function that loads it.
+Register your own data set with the function that loads it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from evenstream.registry import Registry, check_function, check_texts, first_lin
 L = TypeVar("L", bound=Callable[[], Dataset])
 
 FileLayout = Literal["bundled", "own", "idx", "cifar10", "cifar100"]
-"""Data sets of few files, or none, which are read whole."""
+"""Layouts of data sets with few or no files, which are read as a whole."""
 
 TreeLayout = Literal["tinyimagenet", "imagenet", "inaturalist2017"]
-"""Data sets that are folders of images, which are read as they are needed."""
+"""Layouts of folders of images, which are read on demand."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that a data set is read from: its name, its size and SHA-256 when not compressed."""
+    """A file of a data set: its name, and its size and SHA-256 when uncompressed."""
 
     name: str
     size: int
@@ -40,16 +40,16 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Download:
-    """A compressed file at the source, and which data files come out of it.
+    """A compressed file at the source, and the data files it provides.
 
     Attributes:
         name: File name at the source; `.tar.gz` is an archive, `.gz` a single compressed file.
-        size: Bytes to expect, to show progress and to stop a download that does not end.
+        size: Expected bytes, to show progress and to stop an endless download.
         checksum: `sha256:…` or `md5:…` of the compressed file, checked before it is opened; None if
             the source publishes none.
         provides: Names of the data files in it; none for an archive that is unpacked as a whole.
         folder: The folder inside the archive that holds them.
-        approximate: Whether `size` is rounded, or only known from others who downloaded the file.
+        approximate: Whether `size` is rounded, or known only from others who downloaded the file.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Download:
 
     @property
     def size_limit(self) -> int:
-        """More bytes than this are not the file."""
+        """Upper limit on the size of the file."""
         return self.size + self.size // 10 if self.approximate else self.size
 
 
@@ -70,21 +70,21 @@ class DatasetInfo:
     """A registered data set.
 
     Attributes:
-        name: What users call it.
+        name: Its name for users.
         description: One line for listings.
         licence: What the source says about its use.
-        layout: Which reader turns the files into a `Dataset`; `bundled` and `own`, which is a
-            user's, need no files that are known here.
+        layout: Which reader turns the files into a `Dataset`; `bundled` and `own` (registered by a
+            user) need no files known here.
         source: The page that describes it.
         files: What must be on disk, unless the data set is a folder of images.
         downloads: How to get these files.
         urls: Base addresses of the downloads, tried in turn.
         usual_folders: Where other tools keep the files, relative to a folder of data sets.
-        by_hand: What to do for a data set that is not downloaded and unpacked from here.
-        label_names: Class names, where the files do not hold them.
+        by_hand: Instructions for a data set that must be downloaded by hand.
+        label_names: Class names, if the files do not contain them.
         mean: Per-channel mean of images in [0, 1], or None.
         std: Per-channel standard deviation of the same, or None.
-        load: What loads a user's own.
+        load: The function that loads a user's data set.
     """
 
     name: str
@@ -109,7 +109,7 @@ class DatasetInfo:
 
     @property
     def size(self) -> int:
-        """Bytes the files take on disk; 0 for a folder of images, where it is not known."""
+        """Bytes of the files on disk; 0 for a folder of images, where it is unknown."""
         return sum(file.size for file in self.files)
 
     @property
@@ -142,16 +142,16 @@ def register_dataset(
     licence: str = "not stated",
     source: str | None = None,
 ) -> Callable[[L], L]:
-    """Make a data set known by name: in streams (`c-NAME`), `load_dataset(NAME)`, listings.
+    """Register a data set by name, for streams (`c-NAME`), `load_dataset(NAME)` and listings.
 
-    What it decorates is a function without arguments that gives a `Dataset`; `from_arrays` makes
-    one of arrays, `data_root()` is where others keep their files.
+    Decorate a function without arguments that returns a `Dataset`; `from_arrays` creates one from
+    arrays, and `data_root()` is the folder of data sets.
 
     Args:
-        name: of a-z, 0-9 and - _ +
-        description: one line for listings; None: the first of the docstring.
+        name: made of a-z, 0-9 and - _ +
+        description: one line for listings; by default the first line of the docstring.
         licence: what its source says about its use.
-        source: where it comes from; None: the function.
+        source: where it comes from; by default the function.
     """
     check_texts(description=description, licence=licence, source=source)
 

@@ -1,4 +1,4 @@
-"""Samples in memory, and how those that were read are handed on."""
+"""Samples in memory, and the form in which samples are returned."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """Some samples, read."""
+    """Some samples that were read."""
 
     rows: Indices
     """Positions of the samples in the data set, without those that could not be read."""
     x: Arrays
     """Their inputs, in the same order."""
     skipped: tuple[str, ...] = ()
-    """What could not be read, and why; only from files that are set to skip such samples."""
+    """What could not be read, with the reason; only if such samples are skipped."""

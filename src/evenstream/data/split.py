@@ -21,7 +21,7 @@ def stratified_split(
     Args:
         y: Class index of each sample.
         test_fraction: Share of the samples to test on, above 0 and below 1.
-        seed: Which of the possible splits to take.
+        seed: Which of the possible splits to use.
 
     Returns:
         Positions of the training and of the test samples, each in increasing order.
@@ -41,6 +41,6 @@ def stratified_split(
     if not in_test.any():
         raise DataError(
             "no test samples can be split off: every class has a single sample; "
-            "add samples, or give x_test and y_test yourself"
+            "add samples, or pass x_test and y_test yourself"
         )
     return np.flatnonzero(~in_test), np.flatnonzero(in_test)

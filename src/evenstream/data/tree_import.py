@@ -1,4 +1,4 @@
-"""Getting folders of images: unpacked ones stay where they are, archives go to the data folder."""
+"""Imports folders of images: unpacked ones stay in place, archives go to the data folder."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from evenstream.errors import DataError
 
 
 def import_images(info: DatasetInfo, source: Path, places: tuple[str, ...], root: Path) -> None:
-    """Take a data set from a folder that holds it, unpacked or in the archives of its source.
+    """Import a data set from a folder, unpacked or in its original archives.
 
-    An unpacked one is not copied: its layout is checked, and where it is and what is in it
+    An unpacked one is not copied: its layout is checked, and its location and contents are
     remembered. Archives are checked, or pinned, and unpacked into the data folder.
     """
     problems = []
@@ -51,16 +51,16 @@ def import_images(info: DatasetInfo, source: Path, places: tuple[str, ...], root
 
 
 def check_room(info: DatasetInfo, root: Path) -> None:
-    """Refuse to unpack where something is already."""
+    """Reject unpacking where something already exists."""
     if (root / info.name).exists():
         raise DataError(
-            f"{root / info.name} is there already; remove it to unpack {info.name} again, or run "
-            f"`evenstream data import {info.name} {root / info.name}` to use it as it is"
+            f"{root / info.name} already exists; remove it to unpack {info.name} again, or run "
+            f"`evenstream data import {info.name} {root / info.name}` to use it as is"
         )
 
 
 def check_archive(path: Path, download: Download, pins: dict[str, Pin]) -> None:
-    """Refuse another archive than the registry or an earlier import knows; pins an unknown one."""
+    """Reject an archive that differs from the registry or an earlier import; pin an unknown one."""
     check_download(path, download)
     if download.checksum is not None:
         return
@@ -69,15 +69,15 @@ def check_archive(path: Path, download: Download, pins: dict[str, Pin]) -> None:
     if not found.same_content(pinned):
         raise AlteredFile(
             f"{path} is not the file that was imported on {pinned.when}: its SHA-256 is "
-            f"{found.sha256}, not {pinned.sha256}. If it is right, remove {download.name} from "
-            "imports.json in the data folder"
+            f"{found.sha256}, not {pinned.sha256}. If it is correct, remove {download.name} "
+            "from imports.json in the data folder"
         )
 
 
 def unpack_images(
     info: DatasetInfo, archives: list[Path], root: Path, pins: dict[str, Pin]
 ) -> None:
-    """Unpack checked archives to ROOT/NAME, which is there only once it is complete and read."""
+    """Unpack checked archives to ROOT/NAME, which appears only once complete and readable."""
     with tempfile.TemporaryDirectory(dir=root, prefix=INCOMING) as scratch:
         unpacked = Path(scratch).resolve() / "unpacked"
         for archive in archives:

@@ -1,7 +1,7 @@
-"""Pretrained encoders by name: networks that stay as they are and turn inputs into features.
+"""Pretrained encoders by name: fixed networks that turn inputs into features.
 
-The weights come with packages that the extras `evenstream[images]` and `evenstream[text]` install.
-Users add their own with `register_encoder`.
+The weights come with packages installed by the extras `evenstream[images]` and `evenstream[text]`.
+Add your own with `register_encoder`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class EncoderInfo:
-    """What is known about an encoder before it is made."""
+    """What is known about an encoder before it is created."""
 
     description: str
     where: str | Callable[..., Any]
-    """`module:Class` of this package, or what makes a user's own."""
+    """`module:Class` of this package, or your own class or function."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Names and types of what may stand behind its name, as in efficientnet-lite0:size=128."""
+    """Names and types of options that may follow its name, as in efficientnet-lite0:size=128."""
 
 
 _OURS = {
@@ -50,11 +50,11 @@ ENCODERS: Registry[EncoderInfo] = Registry("encoder", _OURS, form="[a-z0-9][a-z0
 
 
 def register_encoder(name: str, *, description: str | None = None) -> Callable[[F], F]:
-    """Make a pretrained encoder known by name: `Frozen(NAME)`, `Learner(model=NAME)`.
+    """Register a pretrained encoder by name: `Frozen(NAME)`, `Learner(model=NAME)`.
 
-    What it decorates is a class or function without arguments that gives a module, whose weights
-    are there. The module turns a batch of inputs, or a list of texts, into a row of features each;
-    images come with pixels of 0 to 1, which it normalises itself.
+    Decorate a class or function without arguments that returns a module with its weights loaded.
+    The module turns each input of a batch, or each text of a list, into a row of features; images
+    have pixels in 0..1, which it normalises itself.
     """
     check_texts(description=description)
 
@@ -73,7 +73,7 @@ def is_encoder(text: str) -> bool:
 
 
 def build_encoder(text: str) -> tuple[str, nn.Module]:
-    """Make an encoder from `NAME[:key=value,...]`; also returns the text in its shortest form.
+    """Create an encoder from `NAME[:key=value,...]`; also returns the text in its shortest form.
 
     Raises:
         UnknownName: there is no such encoder.
@@ -96,10 +96,10 @@ def _checked(name: str, encoder: Any) -> nn.Module:
     from torch import nn
 
     if not isinstance(encoder, nn.Module):
-        raise InputError(f"encoder {name!r} gave no torch module but {shown(encoder)}")
+        raise InputError(f"encoder {name!r} must be a torch module, got {shown(encoder)}")
     return encoder
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used, for completion in an editor."""
+    """Public names, for completion in an editor."""
     return __all__

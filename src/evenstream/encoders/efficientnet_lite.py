@@ -29,7 +29,7 @@ STAGES = (  # repeats, kernel, stride, expansion, channels
     (1, 3, 1, 6, 320),
 )
 SMALLEST, LARGEST = 96, 224
-"""Shorter sides that images are brought into; the weights were trained on the largest."""
+"""Range of the shorter side of images; the weights were trained on the largest."""
 _EPSILON = 1e-3
 
 
@@ -37,8 +37,8 @@ class EfficientNetLite0(FeatureExtractor):
     """Images of 0 to 1 with 1 or 3 channels to 1,280 features.
 
     Args:
-        size: height and width that images are resized to. 0: those between 96 and 224 pixels stay
-            as they are, smaller ones are enlarged to 96 and larger ones reduced to 224.
+        size: height and width to which images are resized. With 0, images between 96 and 224 pixels
+            keep their size, smaller ones are enlarged to 96 and larger ones reduced to 224.
     """
 
     normalises = True
@@ -49,7 +49,7 @@ class EfficientNetLite0(FeatureExtractor):
         if size and not 32 <= size <= 1024:
             raise InputError(f"size must be 32 to 1024 pixels, or 0 for any, got {size}")
         self.num_features = 1280
-        self.register_buffer("size", torch.tensor(size))  # so that saves and fingerprints have it
+        self.register_buffer("size", torch.tensor(size))  # for saves and fingerprints
         self.stem = Convolution(3, 32, 3, stride=2)
         self.blocks = nn.Sequential(*_blocks(32))
         self.top = Convolution(320, self.num_features, 1)
@@ -71,7 +71,7 @@ class EfficientNetLite0(FeatureExtractor):
 
 
 class Convolution(nn.Module):
-    """A convolution with TensorFlow's padding, and ReLU6 behind it or nothing."""
+    """A convolution with TensorFlow's padding, followed by ReLU6 or nothing."""
 
     def __init__(
         self, before: int, after: int, kernel: int, stride: int = 1, groups: int = 1, relu: int = 6
@@ -82,7 +82,7 @@ class Convolution(nn.Module):
         self.bias = nn.Parameter(torch.empty(after))
 
     def forward(self, x: Tensor) -> Tensor:
-        """As many pixels as there are strides, those at the border included."""
+        """Pad so that the output has one pixel per stride, including at the border."""
         height, width = (self._padding(side) for side in x.shape[2:])
         padding = (height // 2, width // 2)
         if height % 2 or width % 2:  # one more pixel at the bottom and on the right
@@ -97,7 +97,7 @@ class Convolution(nn.Module):
 
 
 class Block(nn.Module):
-    """Expand, convolve each channel, project; around it a shortcut where shapes agree."""
+    """Expand, convolve each channel, project; with a shortcut where shapes agree."""
 
     def __init__(self, before: int, after: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def _blocks(channels: int) -> Iterator[Block]:
 
 
 def resized(images: Tensor, size: int) -> Tensor:
-    """Images of a size, or, with 0, of one that the network can make something of."""
+    """Resize images to a size or, with 0, to one that the network can handle."""
     height, width = images.shape[2:]
     shorter = min(height, width)
     scale = min(max(shorter, SMALLEST), LARGEST) / shorter
@@ -136,7 +136,7 @@ def resized(images: Tensor, size: int) -> Tensor:
 
 
 def folded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of the package under the names used here, BatchNorm within the convolutions."""
+    """The package's weights under the names used here, with BatchNorm folded in."""
     found: dict[str, Tensor] = {}
     pairs = [("_conv_stem", "_bn0", "stem"), ("_conv_head", "_bn1", "top")]
     for block in range(sum(stage[0] for stage in STAGES)):

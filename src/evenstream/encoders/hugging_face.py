@@ -1,4 +1,4 @@
-"""Texts to vectors by any tokenizer and encoder of Hugging Face's transformers."""
+"""Turns texts into vectors with any tokenizer and encoder of Hugging Face's transformers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from evenstream.errors import InputError
 
 
 class HuggingFaceText(nn.Module):
-    """A list of texts to the mean of the last layer's vectors, padding left out.
+    """Turns each text of a list into the mean of the last layer's vectors, without padding.
 
     Args:
-        tokenizer: as `AutoTokenizer.from_pretrained(...)` gives it.
-        model: as `AutoModel.from_pretrained(...)` gives it.
-        longest: tokens of a text that are looked at; the rest is cut off.
+        tokenizer: as returned by `AutoTokenizer.from_pretrained(...)`.
+        model: as returned by `AutoModel.from_pretrained(...)`.
+        longest: maximum number of tokens per text; the rest is cut off.
     """
 
     longest: Tensor
@@ -26,7 +26,7 @@ class HuggingFaceText(nn.Module):
     ) -> None:
         super().__init__()
         self.tokenizer, self.model = tokenizer, model
-        self.register_buffer("longest", torch.tensor(longest))  # fingerprints have it
+        self.register_buffer("longest", torch.tensor(longest))  # fingerprints include it
 
     def forward(self, texts: Sequence[str]) -> Tensor:
         """A row for each text."""

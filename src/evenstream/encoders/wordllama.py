@@ -1,7 +1,7 @@
-"""Texts to vectors by the static embeddings inside the PyPI package wordllama.
+"""Turns texts into vectors with the static embeddings in the PyPI package wordllama.
 
-Its own `load` looks for them in a folder that its wheel does not have, and then tries to download
-them; so its two files are read here.
+Its own `load` looks for them in a folder that the wheel lacks, and then tries to download them, so
+its two files are read here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WEIGHTS, TOKENIZER = "weights/l2_supercat_256.safetensors", "l2_supercat_tokeniz
 
 
 class WordLlama(nn.Module):
-    """A list of texts to 256 numbers each: the mean of the vectors of its tokens.
+    """Turns each text of a list into 256 numbers: the mean of its tokens' vectors.
 
     A text without any token gets zeros.
     """
@@ -53,7 +53,7 @@ def _tokenizer(file: Any) -> Any:
         from tokenizers import Tokenizer
     except ImportError:
         raise InputError(
-            "the package tokenizers is not installed; pip install 'evenstream[text]'"
+            "the package tokenizers is not installed; run pip install 'evenstream[text]'"
         ) from None
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.no_padding()

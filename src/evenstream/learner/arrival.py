@@ -1,4 +1,4 @@
-"""A batch that has arrived: the steps that are made with it, and what of it goes to the memory."""
+"""An arriving batch: the steps made with it, and what goes to the memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from evenstream.options import StepRows
 
 
 class Arrival:
-    """The steps of one arriving batch, one after the other.
+    """The steps of one arriving batch, in order.
 
     Attributes:
-        steps: one, or as many as the method or the option `steps` says; parts of a batch have a
-            row at least.
+        steps: one, or as many as the method or the option `steps` requires; parts of a batch have
+            at least one row.
         whole: a step with all rows of the batch, for storing them.
     """
 
@@ -46,7 +46,7 @@ class Arrival:
         self.whole = Step(learner, retrieval, incoming, known) if cut else self.steps[-1]
 
     def set_placed(self, placed: Placement) -> None:
-        """Say where the rows went."""
+        """Tell the steps where the rows went."""
         for step in (self.whole, *self.steps):
             step.placed = placed
 
@@ -63,7 +63,7 @@ class Arrival:
         return None if all_rows else torch.cat(found)
 
     def remembered(self) -> dict[str, Tensor]:
-        """The method's own fields of the rows: of all parts, or as the last step had them."""
+        """The method's own fields for the rows: from all parts, or from the last step."""
         if self.whole is self.steps[-1]:
             return self.whole.remembered
         own = [step.remembered for step in self.steps]
@@ -71,7 +71,7 @@ class Arrival:
         return {name: torch.cat([each[name] for each in own]) for name in names}
 
     def result(self, number: int, made: Sequence[StepResult]) -> StepResult:
-        """What the steps came to: mean loss, and accuracy on each row when it was new."""
+        """The combined result: mean loss, and accuracy on each row when it was new."""
         if len(made) == 1:
             return replace(made[0], step=number)
         losses = [each.loss for each in made if each.loss is not None]
@@ -90,7 +90,7 @@ class Arrival:
 
 
 def _parts(rows: Rows, count: int) -> list[Rows]:
-    """The rows cut into parts that differ by one row at most; no part is empty."""
+    """Divide the rows into non-empty parts that differ by at most one row."""
     if count == 1 or len(rows) < 2:
         return [rows]
     every = torch.arange(len(rows), device=rows.y.device)
@@ -98,5 +98,5 @@ def _parts(rows: Rows, count: int) -> list[Rows]:
 
 
 def _copies(rows: Rows, count: int) -> list[Rows]:
-    """The same rows several times; each makes a view of its own."""
+    """The same rows several times, each with its own view."""
     return [replace(rows) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Making the classifier once the first batch has shown what the inputs look like."""
+"""Builds the classifier once the first batch has shown what the inputs look like."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build_classifier(
 ) -> Classifier:
     """A named network, or the user's module, with a growing head on its features.
 
-    The weights of a named network are drawn, or come from a file.
+    The weights of a named network are drawn or loaded from a file.
     """
     sample = preprocess.plain(raw[:1])
     if isinstance(model, nn.Module):
@@ -48,7 +48,7 @@ def build_classifier(
     if sample.ndim == 4 and isinstance(model, str) and isinstance(backbone, FeatureExtractor):
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     layout = layout_of(backbone)
-    preprocess.train(raw[:1], torch.Generator())  # refuses what it cannot augment
+    preprocess.train(raw[:1], torch.Generator())  # rejects what it cannot augment
     exits = _exits(backbone) if isinstance(head, Exits) else ()
     with multiplications(backbone) as work:
         features = _feature_size(backbone, laid_out(sample, layout))
@@ -61,33 +61,33 @@ def build_classifier(
     )
     if not isinstance(made, GrowingHead):
         what = f"{type(head).__name__}.build"
-        raise InputError(f"{what} must return a GrowingHead, it returned {shown(made)}")
+        raise InputError(f"{what} must return a GrowingHead, but returned {shown(made)}")
     built = Classifier(backbone, made.to(raw.device), getattr(torch, options.dtype), layout)
     built.backbone_work = sum(work)
     return built.train()
 
 
 def weights_file(path: Any) -> Path:
-    """Where a file of weights is that a user gave."""
+    """The path of a weights file given by the user."""
     file = given_path("weights", path).absolute()
     if not file.is_file():
-        raise InputError(f"there is no file {path} to take weights from")
+        raise InputError(f"there is no weights file {path}")
     return file
 
 
 def _exits(backbone: nn.Module) -> tuple[int, ...]:
-    """Let a network give the features of all its stages; how many each has."""
+    """Let a network return the features of all its stages; returns the number of each."""
     use = getattr(backbone, "use_exits", None)
     if use is None:
         raise InputError(
-            "head=exits needs a network with stages to exit after, such as resnet18, or a module "
-            "with a method use_exits() that gives the number of features of each"
+            "head=exits needs a network with stages to exit after, such as resnet18, or a "
+            "module with a method use_exits() that returns the number of features of each"
         )
     return tuple(use())
 
 
 def layout_of(module: nn.Module) -> torch.memory_format:
-    """Channels last if a user's module was brought to it; others may rely on the usual layout."""
+    """Channels last if the user's module uses it; others may rely on the usual layout."""
     channels_last = any(
         p.is_contiguous(memory_format=torch.channels_last) and not p.is_contiguous()
         for p in module.parameters()
@@ -97,7 +97,7 @@ def layout_of(module: nn.Module) -> torch.memory_format:
 
 
 def _feature_size(backbone: nn.Module, sample: Tensor) -> int:
-    """Ask the module what it makes of one row; it must be a vector."""
+    """The length of the feature vector that the module returns for one row."""
     try:
         with evaluation_mode(backbone):
             features = backbone(sample)
@@ -105,5 +105,5 @@ def _feature_size(backbone: nn.Module, sample: Tensor) -> int:
         shape = tuple(sample.shape[1:])
         raise InputError(f"the model cannot take inputs of shape {shape}: {error}") from error
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
-        raise InputError("the model must turn a batch of inputs into one feature vector a row")
+        raise InputError("the model must turn a batch of inputs into one feature vector per row")
     return features.shape[1]

@@ -1,7 +1,7 @@
-"""Corrections: labels and samples that change, or have to go, after they were learned.
+"""Corrections: labels and samples that are changed or deleted after they were learned.
 
-Each is made inside a learner's transaction. Everything that is kept by class or by stored sample
-follows through `LearnerState.pieces`; what is gathered for the next step follows here.
+Each runs inside a learner's transaction. Everything kept per class or stored sample is updated
+through `LearnerState.pieces`; rows collected for the next step are handled here.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ What = Literal["relabel", "forget", "rename", "merge", "remove_class"]
 
 @dataclass(frozen=True)
 class Edit:
-    """What a correction has changed; nothing in it tells which samples those were."""
+    """What a correction has changed; it does not reveal which samples those were."""
 
     what: What
     samples: int = 0
-    """Samples in the memory that got another label, or were deleted."""
+    """Number of samples in the memory that were relabelled or deleted."""
     gathered: int = 0
-    """The same of rows that `accumulate` had gathered."""
+    """The same for rows that `accumulate` had collected."""
     tickets: int = 0
-    """Tickets whose row was deleted."""
+    """Number of tickets whose row was deleted."""
     labels: tuple[Label, ...] = ()
-    """The labels that it is about."""
+    """The labels concerned."""
     missing: tuple[Label, ...] = ()
-    """Ids that nothing was found for: never given, or the memory has dropped the sample."""
+    """Ids for which nothing was found: never given, or the memory has dropped the sample."""
 
     @property
     def event(self) -> dict[str, Any]:
-        """What a log says of it: no ids."""
+        """The entry for a log, without ids."""
         return {
             "event": self.what,
             "samples": self.samples,
@@ -90,7 +90,7 @@ def forget_label(learner: Engine, label: Label) -> Edit:
 
 
 def forget_rows(learner: Engine, raw: Tensor, labels: list[Label], weights: Tensor | None) -> Edit:
-    """Delete rows that are known by themselves: stored copies, and their part in closed forms."""
+    """Delete rows given by value: their stored copies, and their part in closed forms."""
     check(learner)
     y = torch.tensor([class_of(learner, label) for label in labels], device=learner.device)
     raw = raw.to(learner.device)
@@ -128,10 +128,10 @@ def forget_rows(learner: Engine, raw: Tensor, labels: list[Label], weights: Tens
 
 
 def rename(learner: Engine, old: Label, new: Label) -> Edit:
-    """Call a class by another name."""
+    """Rename a class."""
     index = class_of(learner, old)
     if learner.label_map.get(new) is not None:
-        raise InputError(f"there is a class {new!r} already; merge({old!r}, {new!r}) joins the two")
+        raise InputError(f"there is already a class {new!r}; merge({old!r}, {new!r}) joins the two")
     learner.label_map.rename(index, new)
     gathered = _relabel_gathered(learner, old, new)
     _announce(learner, old, new)
@@ -139,7 +139,7 @@ def rename(learner: Engine, old: Label, new: Label) -> Edit:
 
 
 def merge(learner: Engine, old: Label, into: Label) -> Edit:
-    """Let a class become part of another."""
+    """Merge a class into another."""
     gone, target = class_of(learner, old), class_of(learner, into)
     if gone == target:
         raise InputError(f"{old!r} cannot be merged into itself")
@@ -165,7 +165,7 @@ def remove_class(learner: Engine, label: Label) -> Edit:
 
 
 def check(learner: Engine) -> None:
-    """Refuse where a part of the learner cannot follow now."""
+    """Reject the edit if a part of the learner cannot follow right now."""
     for part in learner.composition.parts:
         reason = part.why_not_edit()
         if reason is not None:
@@ -182,7 +182,7 @@ def class_of(learner: Engine, label: Label) -> int:
 
 
 class _Found:
-    """Samples with one of some ids: stored ones by slot, and a test for gathered ones."""
+    """Samples with one of some ids: stored ones by slot, and a test for collected ones."""
 
     def __init__(self, learner: Engine, ids: list[Label]) -> None:
         memory = learner.memory
@@ -212,12 +212,12 @@ class _Found:
         self.missing = tuple(each for place, each in enumerate(ids) if place not in met)
 
     def waits(self, batch: Waiting, row: int) -> bool:
-        """Whether a gathered row is meant."""
+        """Whether a collected row is affected."""
         return any(own is batch and bool(meant[row]) for own, meant in self._waiting)
 
 
 def _correct(learner: Engine, slots: Tensor, after: Tensor | None) -> None:
-    """Tell the parts which stored samples get another label, or go."""
+    """Tell the parts which stored samples are relabelled or deleted."""
     if not len(slots):
         return
     rows = {name: values.to(learner.device) for name, values in learner.memory.rows(slots).items()}
@@ -227,7 +227,7 @@ def _correct(learner: Engine, slots: Tensor, after: Tensor | None) -> None:
 
 
 def _delete(learner: Engine, slots: Tensor) -> None:
-    """Let stored samples go."""
+    """Delete stored samples."""
     if not len(slots):
         return
     memory, before = learner.memory, learner.memory.class_counts
@@ -244,7 +244,7 @@ def _counts(learner: Engine) -> Tensor:
 
 
 def _forget_class(learner: Engine, index: int) -> tuple[int, int]:
-    """Delete all samples of a class; returns how many were stored, and gathered."""
+    """Delete all samples of a class; returns how many were stored and collected."""
     memory, label = learner.memory, learner.label_map[index]
     slots = torch.zeros(0, dtype=torch.int64)
     if len(memory):
@@ -261,7 +261,7 @@ def _regroup(learner: Engine, classes: Regrouping) -> None:
 
 
 def same(one: Label, other: Label) -> bool:
-    """Whether two labels are one: `True` is not `1`."""
+    """Whether two labels are the same; `True` is not `1`."""
     return bool(label_key(one) == label_key(other))
 
 
@@ -270,7 +270,7 @@ def _gathered(
     is_meant: Callable[[Waiting, int], bool],
     new: Callable[[Waiting, int], Label] | None,
 ) -> int:
-    """Give gathered rows another label, or drop them; returns how many they were."""
+    """Relabel or drop collected rows; returns how many there were."""
     changed, pending = 0, []
     for batch in learner.progress.pending:
         meant = [is_meant(batch, row) for row in range(len(batch))]
@@ -291,7 +291,7 @@ def _relabel_gathered(learner: Engine, old: Label, new: Label) -> int:
 
 
 def _announce(learner: Engine, old: Label, new: Label | None) -> None:
-    """Let the announced label counts of a task follow."""
+    """Update the announced label counts of a task."""
     counts = learner.progress.task_counts
     if counts is None:
         return

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Engine(LearnerState):
-    """A learner's state with the loop that changes it; `Learner` is what users call.
+    """A learner's state and the loop that changes it; users call `Learner`.
 
     Args:
         composition: method, criterion, head, rule, retrieval and storing.
@@ -48,8 +48,8 @@ class Engine(LearnerState):
         weights: a file that a named network starts from.
         preprocess: scaling and augmentation of inputs.
         front: the frozen part before the network, if there is one.
-        optimizer_factory: the user's own, in place of an optimiser by name.
-        undecided: options that are chosen with the network if that is "auto".
+        optimizer_factory: the user's own, in place of a named optimiser.
+        undecided: options that are chosen together with an "auto" network.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Engine(LearnerState):
         self.composition, self.model, self.weights = composition, model, weights
         self.front, self.outer = front, preprocess
         self._encoded = 0
-        """Rows that the frozen part was given and that are not counted yet."""
+        """Rows passed to the frozen part that are not counted yet."""
         self._new_rows = True
-        """Whether the rows of a step were never learned before."""
+        """Whether the rows of a step are new."""
         self.method, self.text = composition.method, composition.text
         self._parts = composition.parts
         super().__init__(
@@ -90,18 +90,18 @@ class Engine(LearnerState):
         )
         self.criterion.start(options.seed)
         self.needs = composition.needs
-        """What the stream must provide for the method and what it is composed of."""
+        """What the method and its parts need from the stream."""
 
     @property
     def unwritten(self) -> dict[str, object]:
-        """All that no text can express; it is never saved."""
+        """Everything that text cannot express; it is never saved."""
         own = {"optimizer": self.optimizer_factory, "augment": self.outer.function}
         found = {name: thing for name, thing in own.items() if thing is not None}
         return {**self.composition.unwritten, **found}
 
     @property
     def pieces(self) -> dict[str, Stateful]:
-        """All state, that of a frozen part included."""
+        """All state, including that of a frozen part."""
         front = {} if self.front is None else {"front": self.front}
         return {**super().pieces, **front}
 
@@ -109,23 +109,23 @@ class Engine(LearnerState):
 
     @property
     def input_kind(self) -> InputKind | None:
-        """Shape and type of what is given to `learn`; None before the first batch."""
+        """Shape and type of the inputs to `learn`; None before the first batch."""
         return super().input_kind if self.front is None else self.front.kind
 
     @property
     def model_text(self) -> str | None:
-        """The network as `Learner(model=...)` takes it as text; None if it cannot be written."""
+        """The network as text for `Learner(model=...)`; None if there is no text form."""
         if self.front is not None:
             return self.front.frozen.text
         return self.model if isinstance(self.model, str) else None
 
     def check(self, x: Any) -> Batch:
-        """A private copy of inputs; refuses what cannot be learned."""
+        """A private copy of inputs; rejects unusable ones."""
         rows, _ = self.known_table.take(x)
         return check_inputs(rows, self.input_kind) if self.front is None else self.front.check(rows)
 
     def encode(self, batch: Batch) -> Tensor:
-        """What is stored of arriving rows and trained on: what the frozen part makes of them."""
+        """What is stored and trained on: the frozen part's outputs for arriving rows."""
         if self.front is None:
             assert isinstance(batch, Tensor)
             return batch
@@ -139,13 +139,13 @@ class Engine(LearnerState):
         return raw
 
     def _count_encoded(self) -> None:
-        """Count the forwards of the frozen part, whose share is known once there is a network."""
+        """Count the forward passes of the frozen part, once its share is known."""
         network = self.network
         self.passes.add(self._encoded * network.front_work / network.work)
         self._encoded = 0
 
     def prepare(self, x: Any) -> None:
-        """Make the network for inputs like these, without learning from them."""
+        """Build the network for inputs like these, without learning from them."""
         self.build(self.encode(self.check(x)).to(self.device))
 
     # ---- one step ------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Engine(LearnerState):
         return self.head.weigh(made) if made else None
 
     def _check_announced(self, values: list[Label]) -> None:
-        """Whoever relies on the task's label counts can make nothing of other labels."""
+        """Reject labels that are not among the announced label counts."""
         announced = LabelMap(label for label, n in (self.task_counts or {}).items() if n)
         for label in values:
             if announced.get(label) is None:
@@ -236,7 +236,7 @@ class Engine(LearnerState):
         self.criterion.observe(labels, width)
 
     def _task_histogram(self) -> Tensor:
-        """The task's label counts, by class index; labels that have not arrived are left out."""
+        """The task's label counts by class index, without labels that have not arrived."""
         counts = torch.zeros(len(self.label_map), device=self.device)
         for label, count in (self.task_counts or {}).items():
             index = self.label_map.get(label)
@@ -245,7 +245,7 @@ class Engine(LearnerState):
         return counts
 
     def _may_fail_later(self) -> bool:
-        """Whether something after the main update could still refuse the step."""
+        """Whether something after the main update could still reject the step."""
         late = [part.may_refuse_late for part in self._parts]
         return any(late) or self.trained.may_refuse_late or self.composition.storing.may_refuse_late
 
@@ -264,7 +264,7 @@ class Engine(LearnerState):
         self.memory.put(placed.slots, values)
 
     def _keep_out(self, arrival: Arrival) -> None:
-        """Leave the memory as it is."""
+        """Leave the memory unchanged."""
         nothing = torch.empty(0, dtype=torch.long, device=self.device)
         arrival.set_placed(Placement(nothing, nothing))
 
@@ -283,7 +283,7 @@ class Engine(LearnerState):
         return float(right.float().mean())
 
     def _calibrate(self, step: Step) -> None:
-        """Note how familiar rows of known classes look to the model before the update."""
+        """Record how familiar rows of known classes look to the model before the update."""
         rule, rows, kept = self.composition.rule, step.incoming, self.calibration
         due = step.number % rule.familiar_every == 0
         fair = rows.y < step.known
@@ -292,7 +292,7 @@ class Engine(LearnerState):
         groups = [group for group in step.groups if group.slots is not None]
         with self.passes.set_aside(), evaluation_mode(step.network):
             scale, before = rule.familiarity_scale, tuple(kept.scale.tolist())
-            if scale != before:  # all that is stored is looked at again, if that can be done
+            if scale != before:  # measure all stored rows again, if possible
                 stored = step.fetch(torch.arange(len(self.memory), device=self.memory.device))
                 told = (
                     len(stored) > 0
@@ -321,7 +321,7 @@ class Engine(LearnerState):
     # ---- building and growing ------------------------------------------------------------------
 
     def decide(self, shape: tuple[int, ...]) -> None:
-        """Choose network and options for inputs of this shape, where nothing was said."""
+        """Choose network and options for inputs of this shape, unless given."""
         if self.model != AUTO:
             return
         choice = choose(shape)
@@ -330,7 +330,7 @@ class Engine(LearnerState):
         self.options, self.undecided = replace(self.options, **training), frozenset()
 
     def adopt(self, model: Any, options: Mapping[str, Any]) -> None:
-        """Take what a saved learner has, where nothing was said and nothing is chosen yet."""
+        """Use a saved learner's values for what was neither given nor chosen yet."""
         if self.model == AUTO and isinstance(model, str):
             taken = {name: options[name] for name in self.undecided}
             self.model, self.undecided = model, frozenset()
@@ -342,11 +342,11 @@ class Engine(LearnerState):
         return self.model, self.options, self.undecided
 
     def undecide(self, before: tuple[Any, ...]) -> None:
-        """Go back to what was `decided` before a batch that was refused."""
+        """Restore what was `decided` before a batch that was rejected."""
         self.model, self.options, self.undecided = before
 
     def build(self, raw: Tensor) -> None:
-        """Make the network for the first batch: its shape was not known before."""
+        """Build the network for the first batch, which determines its shape."""
         self.decide(tuple(raw.shape[1:]))
         self.memory.check_room(raw)
         network = build_classifier(
@@ -361,7 +361,7 @@ class Engine(LearnerState):
         log.info("%s: network made for inputs of shape %s", self.text, tuple(raw.shape[1:]))
 
     def add_labels(self, values: list[Label]) -> Tensor:
-        """Class indices of labels; new ones get a row in the head, all else stays."""
+        """Class indices of labels; new ones get a row in the head."""
         known = len(self.label_map)
         y = torch.tensor(self.label_map.add(values), device=self.device)
         if len(self.label_map) > known:
@@ -375,7 +375,7 @@ class Engine(LearnerState):
     # ---- tasks ---------------------------------------------------------------------------------
 
     def show(self, batch: Batch, values: list[Label]) -> TaskData:
-        """A task's data for the hooks, its labels in the head."""
+        """A task's data for the hooks, with its labels added to the head."""
         raw = self.encode(batch).to(self.device)
         if not self.built:
             self.build(raw)
@@ -412,9 +412,9 @@ class Engine(LearnerState):
         raw: Tensor,
         prepare: Callable[[InferenceContext], Any] | None = None,
     ) -> Tensor:
-        """Scores of the seen classes by the inference rule, in eval mode, in batches.
+        """Scores for the seen classes by the inference rule, in eval mode, in batches.
 
-        `prepare` is the rule's own way to do so, or its cheaper one for steps.
+        `prepare` is the rule's own method of that name, or its cheaper one for steps.
         """
         rule = self.composition.rule
         with evaluation_mode(network):

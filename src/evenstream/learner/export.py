@@ -1,6 +1,6 @@
-"""A learner as one file that runs without it: raw inputs in, probabilities out.
+"""Exports a learner to one file that runs without it: raw inputs in, probabilities out.
 
-The file holds the network, what the inference rule knows and the labels; no rows of the stream, and
+The file holds the network, the inference rule's state and the labels, but no rows of the stream and
 nothing that only learning needs.
 """
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 INPUT, OUTPUT, BATCH = "x", "probabilities", "batch"
 METADATA = "evenstream.json"
-"""The file inside a .pt2 file with what are the metadata properties of an .onnx file."""
+"""The file inside a .pt2 file that holds what an .onnx file has as metadata properties."""
 EXAMPLES = 3
-"""Rows to trace with; PyTorch would take 0 or 1 for a constant."""
+"""Number of rows to trace with; PyTorch would treat 0 or 1 as constants."""
 NOISY = ("torch.onnx", "torch.fx", "torch.export")
-"""Loggers that say what matters to the developers of PyTorch."""
+"""Loggers with messages for PyTorch's developers."""
 
 Metadata = dict[str, Any]
 
 
 class Predictor(nn.Module):
-    """All that a learner does to predict, as it is now, in float32: a copy of what that takes."""
+    """A copy of everything that a learner needs to predict, in float32."""
 
     def __init__(self, learner: Engine) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Predictor(nn.Module):
 
 
 def _use_plain_operations(module: nn.Module) -> None:
-    """Without autocast and kernels of our own, which depend on the processor and on the batch."""
+    """Disable autocast and our own kernels, which depend on the processor and the batch."""
     if isinstance(module, Classifier):
         module.dtype = torch.float32
     if isinstance(module, Convolution):
@@ -82,7 +82,7 @@ def _use_plain_operations(module: nn.Module) -> None:
 
 
 def export_learner(learner: Engine, path: str | Path) -> Path:
-    """Write a learner's predictions as a program, in the format that the file's ending names."""
+    """Write a learner's predictor as a program, in the format given by the file's suffix."""
     file = given_path("path", path)
     write = FORMATS.get(file.suffix.lower())
     if write is None:
@@ -102,7 +102,7 @@ def export_learner(learner: Engine, path: str | Path) -> Path:
     model = learner.model if isinstance(learner.model, str) else type(learner.model).__name__
     what = f"{learner.text} with the network {model}"
     with calling(what, "cannot be exported"), _quiet(), torch.no_grad():
-        with learner.network.passes.instead(0):  # tracing costs no passes of its own
+        with learner.network.passes.instead(0):  # tracing does not count as passes
             program = _traced(learner)
         content = write(program, metadata)
     try:
@@ -113,7 +113,7 @@ def export_learner(learner: Engine, path: str | Path) -> Path:
 
 
 def _traced(learner: Engine) -> ExportedProgram:
-    """The predictor as a graph of PyTorch's operations, for any number of rows."""
+    """The predictor as a graph of PyTorch operations, for any number of rows."""
     from torch.export import Dim, export
 
     predictor = Predictor(learner)
@@ -121,13 +121,13 @@ def _traced(learner: Engine) -> ExportedProgram:
     assert kind is not None
     row = kind.example().to(learner.device)
     examples = row.expand(EXAMPLES, *row.shape[1:]).contiguous()
-    predictor(examples)  # the constants that it makes on the way are made now
+    predictor(examples)  # constants that it creates on the way are created now
     rows = {0: Dim(BATCH, min=1)}
     return _without_unused(export(predictor, (examples,), dynamic_shapes=(rows,), strict=False))
 
 
 def _without_unused(program: ExportedProgram) -> ExportedProgram:
-    """Leave out weights that no prediction needs, as those of a network under a moving average."""
+    """Leave out weights not needed for prediction, such as the network's under a moving average."""
     signature, graph = program.graph_signature, program.graph
     graph.eliminate_dead_code()
     given = {node.name: node for node in graph.nodes if node.op == "placeholder"}
@@ -187,7 +187,7 @@ def _check_onnx() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what PyTorch says about itself from the user."""
+    """Hide PyTorch's internal messages from the user."""
     loggers = [logging.getLogger(name) for name in NOISY]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""From what a learner is given to what its frozen part makes of it."""
+"""Applies a learner's frozen part to its inputs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from evenstream.learner.building import layout_of
 from evenstream.learner.frozen import Frozen, Saved, check_settings
 
 VALUES_AT_A_TIME = 1 << 23
-"""Of inputs, so that the maps of a network for large images fit into the memory."""
+"""Limit on inputs per pass, so that feature maps of large images fit into memory."""
 
 
 class Front(WithoutClasses):
-    """The frozen part of one learner: it knows the kind of its inputs, and nothing else changes.
+    """The frozen part of one learner; its only state is the kind of its inputs.
 
     Args:
-        frozen: what the user gave.
-        preprocess: scaling and augmentation of what is given to it.
+        frozen: as given by the user.
+        preprocess: scaling and augmentation of its inputs.
         device: where it computes.
-        dtype: what modules compute in (autocast).
+        dtype: precision of modules (autocast).
     """
 
     def __init__(
@@ -61,20 +61,20 @@ class Front(WithoutClasses):
             raise InputError(f"{frozen.title} normalises its inputs itself; leave mean and std out")
         self.frozen, self.preprocess, self.device, self.dtype = frozen, preprocess, device, dtype
         self.kind: InputKind | None = None
-        """Of what the learner is given; fixed by the first batch."""
+        """Kind of the learner's inputs; fixed by the first batch."""
         self.latents = Latents(views=frozen.views > 0)
-        """The preprocessing of what comes out."""
+        """The preprocessing of its outputs."""
         self._encoder = encoder = frozen.on(device)
         self._layout = layout_of(encoder) if isinstance(encoder, nn.Module) else None
         self._stored = getattr(torch, frozen.dtype)
         self.work: float | None = None
-        """Multiplications for one row, once one has gone through; 0 if the encoder is no module."""
+        """Multiplications for one row, once one has passed; 0 if the encoder is not a module."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Front:
         return copy.copy(self)
 
     def check(self, x: Any) -> Batch:
-        """A private copy of what a user gave; refuses what cannot be learned."""
+        """A private copy of the user's inputs; rejects unusable ones."""
         if not are_texts(x):
             if self.kind == TEXTS:
                 raise InputError("this learner has learned from texts; pass a list of them")
@@ -86,7 +86,7 @@ class Front(WithoutClasses):
         return check_texts(x)
 
     def train(self, batch: Batch, generator: Generator) -> Tensor:
-        """What is stored and trained on: each view of each row goes through the frozen part."""
+        """What is stored and trained on: the frozen part's output for each view of each row."""
         views = [self._rows(batch, None)]
         views += [self._rows(batch, generator) for _ in range(self.frozen.views)]
         self.kind = kind_of(batch)
@@ -114,7 +114,7 @@ class Front(WithoutClasses):
         return self._stored_form(_values(made), len(batch))
 
     def _measured(self, given: Any, rows: int) -> Any:
-        """What the encoder makes of inputs, the first time."""
+        """The encoder's output, the first time."""
         encoder = self._encoder
         with multiplications(encoder if isinstance(encoder, nn.Module) else nn.Identity()) as work:
             made = encoder(given)
@@ -145,10 +145,10 @@ class Front(WithoutClasses):
         return stored
 
     def as_module(self) -> nn.Module:
-        """A copy of what `plain` does, in float32, without looking at values.
+        """A copy of `plain` in float32, without checking values.
 
         Raises:
-            InputError: it is not made of operations of PyTorch.
+            InputError: it does not consist of PyTorch operations.
         """
         title = f"the frozen {self.frozen.title} cannot be exported"
         if self.kind == TEXTS:
@@ -164,14 +164,14 @@ class Front(WithoutClasses):
         return self.kind
 
     def restore(self, mark: InputKind | None) -> None:
-        """It may not have been known yet."""
+        """Restore the kind of inputs, which may not have been known yet."""
         self.kind = mark
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def state(self) -> dict[str, Any]:
-        """What is frozen, by fingerprint or by value, and the kind of inputs."""
+        """The frozen part, by fingerprint or value, and the kind of inputs."""
         frozen, values = self.frozen, None
         if frozen.save == "value" and isinstance(frozen.encoder, nn.Module):
             values = dict(frozen.encoder.state_dict())
@@ -191,7 +191,7 @@ class Front(WithoutClasses):
         return front_identity(self.state())
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """The kind of inputs; what is frozen was compared or made when the learner was."""
+        """Load the kind of inputs; the frozen part was compared or created with the learner."""
         if front_identity(state) != self.identity:
             raise CheckpointError(f"it was not saved with this {self.frozen.title}")
         kind = state["input"]
@@ -240,7 +240,7 @@ def frozen_again(front: dict[str, Any], then: str | None, given: Any) -> Frozen:
         before, values = str(front["fingerprint"]), front["values"]
         check_settings(views, dtype)
         if not isinstance(name, str | None) or not isinstance(values, dict | None):
-            raise TypeError("it does not say what is frozen")
+            raise TypeError("it lacks a description of the frozen part")
     again = f"load(path, model=Frozen(..., views={views}, dtype={dtype!r}))"
     if given is None:
         if name is None or then is None:
@@ -273,7 +273,7 @@ def frozen_again(front: dict[str, Any], then: str | None, given: Any) -> Frozen:
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:
-    """So many rows at a time that what is made of them has room."""
+    """Number of rows at a time whose outputs fit into memory."""
     size = 1 if isinstance(batch, list) else max(batch[0].numel(), 1)
     few = max(min(PREDICT_BATCH, VALUES_AT_A_TIME // size), 1)
     for first in range(0, len(batch), few):
@@ -281,7 +281,7 @@ def _parts(batch: Batch) -> Iterator[Batch]:
 
 
 def _values(made: Any) -> Any:
-    """The features in what an encoder returned; models of Hugging Face return several things."""
+    """The features in an encoder's output; Hugging Face models return several things."""
     for name in ("pooler_output", "last_hidden_state"):
         found = getattr(made, name, None)
         if isinstance(found, Tensor):

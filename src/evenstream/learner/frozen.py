@@ -1,4 +1,4 @@
-"""Networks that stay as they are in front of what is trained."""
+"""Frozen networks in front of what is trained."""
 
 from __future__ import annotations
 
@@ -25,33 +25,32 @@ Saved = Literal["fingerprint", "value"]
 MOST_VIEWS = 1000
 _WRITTEN = {"views": int, "dtype": Stored}
 Encoder = Callable[[Any], Any]
-"""From a batch of inputs, or a list of texts, to a row of numbers for each."""
+"""A function from a batch of inputs, or a list of texts, to a row of numbers for each."""
 FEATURES = "identity"
-"""The network behind a frozen one, if no other is given: the head is trained, and nothing else."""
+"""The default network after a frozen one: only the head is trained."""
 
 
 class Frozen:
     """A network, or a part of one, that is never trained: `Learner(model=Frozen(backbone))`.
 
-    It sees each arriving row once, in eval mode and without gradients. The memory stores what comes
-    out of it, and what comes behind it, if only the head, is trained on that. The network is
-    copied, so nothing that happens to the original later changes it. Several learners may share a
-    `Frozen`, unless it has a module to train.
+    It sees each arriving row once, in eval mode and without gradients. The memory stores its
+    outputs, and whatever follows it (at least the head) is trained on those. The network is copied,
+    so later changes to the original do not affect it. Several learners may share a `Frozen`, unless
+    it has a module to train.
 
     Args:
         encoder: the name of a pretrained encoder ("efficientnet-lite0", "wordllama"; see
-            `evenstream.encoders`), a module, or a function. It gets a batch as a network does,
-            scaled and normalised, or a list of texts if the learner is given texts, and returns
+            `evenstream.encoders`), a module, or a function. It receives a scaled and normalised
+            batch, like any network, or a list of texts if the learner is given texts, and returns
             one row of numbers (a tensor or an array) for each.
-        up_to: the last layer of the module that is frozen, by its name in the module; what comes
-            behind it is trained.
-        then: what is trained on the outputs, a network's name or a module, below the head that the
-            learner adds; nothing but the head if it is not given.
-        views: augmented views of each row to make besides the plain one; the memory stores all, and
-            a step trains on one of them, drawn at random. Needs `augment`, which needs it.
-        dtype: of what the memory stores; "float16" takes half the room.
-        save: a save holds a "fingerprint" of the frozen weights, and they have to be given again
-            to load it, or their "value".
+        up_to: the name of the last frozen layer in the module; everything after it is trained.
+        then: what is trained on the outputs, below the head that the learner adds: the name of a
+            network, or a module. By default, only the head is trained.
+        views: number of augmented views of each row besides the plain one; the memory stores all of
+            them, and a step trains on one drawn at random. Goes together with `augment`.
+        dtype: type of the stored outputs; "float16" takes half the space.
+        save: whether a save holds only a "fingerprint" of the frozen weights, which must then be
+            passed again when loading, or their "value".
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Frozen:
         save: Saved = "fingerprint",
     ) -> None:
         self.name: str | None = None
-        """Of an encoder that can be made again by it."""
+        """Name of an encoder that can be recreated from it."""
         self._title: str | None = None
         if isinstance(encoder, str):
             self.name, encoder = build_encoder(encoder)
@@ -93,7 +92,7 @@ class Frozen:
 
     @classmethod
     def read(cls, text: str) -> Frozen:
-        """From `NAME[:key=value,...]`: an encoder's options, `views` and `dtype`."""
+        """Read `NAME[:key=value,...]`: an encoder's options, `views` and `dtype`."""
         name, written = split_options(text)
         known = ENCODERS.find(name).options
         options = read_options("encoder", name, written, {**known, **_WRITTEN})
@@ -102,7 +101,7 @@ class Frozen:
 
     @property
     def text(self) -> str | None:
-        """The inverse of `read`; None if there is none."""
+        """The inverse of `read`; None if there is no text form."""
         if self.name is None or self.then != FEATURES:
             return None
         values = {"views": self.views, "dtype": self.dtype}
@@ -115,11 +114,11 @@ class Frozen:
         return f"Frozen({self.title})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frozen:
-        return self  # nothing ever changes in it, but for what is trained, which learners hold
+        return self  # nothing in it ever changes; learners hold what is trained
 
     @property
     def title(self) -> str:
-        """What is frozen, in a word."""
+        """A short name for what is frozen."""
         if self.name or self._title:
             return self.name or str(self._title)
         named = isinstance(self.encoder, nn.Module)
@@ -127,7 +126,7 @@ class Frozen:
 
     @property
     def normalises(self) -> bool:
-        """Whether the encoder scales the channels of images itself, as those with a name do."""
+        """Whether the encoder normalises images itself, as named ones do."""
         return self.name is not None or bool(getattr(self.encoder, "normalises", False))
 
     @property
@@ -140,7 +139,7 @@ class Frozen:
         return self._digest
 
     def with_weights(self, weights: Mapping[str, Any]) -> Frozen:
-        """The same with other weights."""
+        """The same with different weights."""
         made = copy.copy(self)
         assert isinstance(self.encoder, nn.Module)
         made.encoder, made._digest = copy.deepcopy(self.encoder), None
@@ -182,7 +181,7 @@ def _cut(
 
 
 def check_settings(views: Any, dtype: Any) -> tuple[int, Stored]:
-    """The number of views and the type that they are stored in."""
+    """Check the number of views and their storage type."""
     number = plain_number(views)
     if not (isinstance(number, int) and 0 <= number <= MOST_VIEWS):
         raise InputError(f"views must be a whole number of 0 to {MOST_VIEWS}, got {shown(views)}")
@@ -200,7 +199,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """What a module adds by `get_extra_state` is compared as it is shown."""
+    """State from a module's `get_extra_state` is compared by its representation."""
     return {
         name: value if isinstance(value, Tensor) else json.dumps(value, default=repr)
         for name, value in weights.items()

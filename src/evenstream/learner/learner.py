@@ -1,4 +1,4 @@
-"""The learner: what users call. Its state and the loop are in `engine` and below."""
+"""The learner: the class that users call. Its state and the loop are in `engine` and below."""
 
 from __future__ import annotations
 
@@ -87,20 +87,21 @@ log = logging.getLogger(__name__)
 
 WARN_AFTER = 20
 UNLOGGED = 1000
-"""Corrections that are kept for a log that is written later."""
+"""Corrections kept for a log that is written later."""
 
 
 class Answers(NamedTuple):
     """What `ask` returns."""
 
     labels: Array[Any]
-    """As `predict` gives them."""
+    """The labels, as `predict` returns them."""
     tickets: list[str]
-    """One for each row, for `learn_later`."""
+    """One ticket per row, for `learn_later`."""
 
 
 class Learner(Engine):
-    """Learns a classifier online, from batches of any size with labels unknown in advance.
+    """Learns a classifier online, from batches of any size, with labels that need not be known in
+    advance.
 
     >>> learner = Learner("er-las", "mlp", memory=100)
     >>> result = learner.learn(np.random.rand(8, 4), ["cat", "dog"] * 4)
@@ -111,25 +112,25 @@ class Learner(Engine):
 
     Any thread may call its methods at any time. Steps take turns, and predictions never wait for
     one: they answer as of the last complete step. After Ctrl-C, or any signal whose handler raises,
-    a step was made or it was not, never half; `step` says which.
+    a step has either happened completely or not at all; `step` tells you which.
 
     Args:
         method: a method such as `methods.MIR(subsample=64)`, or text that names one with its
             options: `NAME[:key=value,...][@RULE]`, as in "er-las:tau=2" or "er@ncm"
             (`evenstream methods` lists methods and inference rules).
-            "auto" is `er-las`, with closed forms beside it on flat inputs.
+            "auto" is `er-las`, joined by closed forms on flat inputs.
         model: "auto" looks at the first batch and chooses network, optimiser, learning rate and
-            batch sizes, unless you give them (`print` says what it chose, and why). Or
-            a network's name (mlp, convnet, resnet18, ...; see `evenstream.networks`), or any
-            module that turns a batch of inputs into features; the classifier on top is added and
-            grows by itself. Steps put all of it into training mode, predictions into eval mode.
-            Or `Frozen(...)`, a pretrained network that is not trained, followed by what is trained
-            on its outputs; the name of a pretrained encoder (efficientnet-lite0, wordllama; see
-            `evenstream.encoders`) means the same.
-        criterion: the loss used for the method's cross-entropy term; `LogitAdjustedSoftmax()` is
-            what `-las` after a method's name means.
-        head: the head on the features (`evenstream.heads`), if not the method's own.
-        predict: an inference rule (`evenstream.rules`) or its name, if not the method's own.
+            batch sizes, unless you set them (`print` shows what it chose, and why). Or the name of
+            a network (mlp, convnet, resnet18, ...; see `evenstream.networks`), or any module that
+            turns a batch of inputs into features; the classifier on top is added automatically and
+            grows with the classes. Steps switch the whole network to training mode, predictions to
+            eval mode. Or `Frozen(...)`, a pretrained network that stays fixed, followed by what is
+            trained on its outputs; the name of a pretrained encoder (efficientnet-lite0, wordllama;
+            see `evenstream.encoders`) means the same.
+        criterion: the loss used for the method's cross-entropy term; appending `-las` to a method's
+            name means `LogitAdjustedSoftmax()`.
+        head: the head on the features (`evenstream.heads`); by default the method's own.
+        predict: an inference rule (`evenstream.rules`) or its name; by default the method's own.
         retrieval: which stored rows are replayed (`evenstream.retrieval`).
         storing: which rows enter the memory (`evenstream.storing`).
         memory: samples kept for replay; 0 means no replay.
@@ -140,29 +141,28 @@ class Learner(Engine):
         steps: updates for each batch; its rows are offered to the memory once, after the last.
         step_rows: with several steps, "micro" splits the batch and its replay into that many parts,
             and "repeat" trains on the whole batch each time, with a new view and new replay.
-        optimizer: sgd, adam, adamw, or a function that makes one (or a pair of one and a torch
-            scheduler, which is stepped with each update) from groups of parameters: `backbone`,
-            `head`, and `method`, for which it is called again if the method has modules of its own.
-            `lr`, `momentum` and `weight_decay` are for optimisers by name.
+        optimizer: sgd, adam, adamw, or a function that creates one from groups of parameters
+            (`backbone` and `head`; if the method has its own modules, it is called again with a
+            group `method`). It may return a pair of an optimizer and a torch scheduler, which is
+            stepped with each update. `lr`, `momentum` and `weight_decay` apply to named optimisers.
         momentum: momentum of SGD.
         weight_decay: weight decay, with any optimiser.
-        seed: seed of everything random.
+        seed: seed for everything random.
         device: where the network and the memory live.
         dtype: "float32", "bfloat16" (autocast) or "auto": bfloat16 on CPUs with AMX.
         augment: "none", or parts joined by "+": crop, flip, resized-crop, jitter, gray,
             randaugment (see `evenstream.augment.PARTS`). Or a function of a batch of float images
-            in 0..1, before `mean` and `std`; what it draws from PyTorch's generator is the
-            learner's own.
+            in 0..1, applied before `mean` and `std`; PyTorch's generator is then the learner's own.
         mean: subtracted from each channel after scaling uint8 to 0..1.
         std: each channel is divided by this.
         accumulate: collect rows until there are this many, then make one step with them (`flush`
-            and `end_task` make it with fewer, `discard` drops them).
+            and `end_task` step with fewer, `discard` drops them).
         scope: classes in the softmax: "seen" so far, or "all" rows of the head.
         head_size: how many classes the head has room for from the start (it grows if needed).
         weights: a file that a named network starts from (.safetensors, .pth or .pt, with
             torchvision's names); it is read with the first batch, and the head is new.
-        drift: `drift.Adwin()` watches accuracy, loss and inputs, and tells of changes by a
-            `DriftWarning`, in the step's result and to a function of yours.
+        drift: `drift.Adwin()` watches accuracy, loss and inputs, and reports changes as a
+            `DriftWarning`, in the step's result and to your own function.
     """
 
     def __init__(
@@ -298,9 +298,10 @@ class Learner(Engine):
         self._warned = False
         self._watch = Watch()
         self.unlogged: deque[dict[str, Any]] = deque(maxlen=UNLOGGED)
-        """Corrections that no log has yet; whoever follows streams with the learner writes one."""
+        """Corrections not yet in a log; whoever follows streams with the learner writes them."""
         self.saves_due = False
-        """Whether who follows streams with it is to write a save, and remove the others."""
+        """Whether whoever follows streams with the learner should write a save and remove the
+        others."""
         self._folder: Path | None = None
         self._beside: Callable[[], dict[str, Any]] = dict
         self._followed = False
@@ -325,7 +326,7 @@ class Learner(Engine):
 
     @property
     def lr(self) -> float:
-        """The network's learning rate. It may be set between steps if the optimiser has a name."""
+        """The network's learning rate. It can be set between steps with a named optimiser."""
         if not self.built:
             if self.optimizer_factory is None:
                 return self.options.lr
@@ -358,7 +359,7 @@ class Learner(Engine):
     def table(self) -> TableEncoder | None:
         """How the columns of tables become inputs; None until the first table.
 
-        It is inferred from the first frame that is learned, unless you set it before:
+        It is inferred from the first frame that is learned, unless you set it beforehand:
         `learner.table = TableEncoder.infer(frame, categorical=["zip"])`.
         """
         return self.known_table.encoder
@@ -375,7 +376,7 @@ class Learner(Engine):
 
     @property
     def drift(self) -> Adwin | None:
-        """What watches the stream for changes; it may be set, or set to None, at any time."""
+        """What watches the stream for changes; may be set, or set to None, at any time."""
         return self.drifting.watch
 
     @drift.setter
@@ -393,24 +394,24 @@ class Learner(Engine):
     ) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
-        The inputs are copied, never changed or kept. A batch that is refused, or whose loss is not
-        finite, raises an `EvenstreamError` and leaves the learner exactly as it was. `store=False`
-        keeps the batch out of the memory, for example because it was learned before.
+        The inputs are copied, never modified or kept. A batch that is rejected, or whose loss is
+        not finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
+        `store=False` keeps the batch out of the memory, for example because it was learned before.
 
-        `weights` weight each row in the mean of the loss, now and when it is replayed (1 by
-        default). They act as costs: Logit Adjusted Softmax still counts rows, so weights by class
-        shift its decisions.
+        `weights` sets the weight of each row in the mean of the loss, now and when it is replayed
+        (1 by default). Weights act as costs: Logit Adjusted Softmax still counts rows, so weights
+        by class shift its decisions.
 
         `ids` (text or whole numbers, one for each row) are kept with stored rows, as digests, so
-        that `relabel` and `forget` find them. Several rows may have the same one.
+        that `relabel` and `forget` can find them. Several rows may share an id.
 
-        Rows that `accumulate` had collected before a refused batch stay collected. If one of them
-        is the cause, every later step is refused as well, until `discard` drops them.
+        Rows that `accumulate` had collected before a rejected batch stay collected. If one of them
+        is the cause, every later step is rejected as well, until `discard` drops them.
         """
         batch, values, encoder = self._check_batch(x, labels)
         row_digests = row_ids(ids, len(values))
         if row_digests is not None and not self.memory.capacity:
-            raise InputError(f"{self.text} stores no samples, so there is no use for ids")
+            raise InputError(f"{self.text} stores no samples, so ids are of no use")
         rows = self._gathered() + len(values)
         result = self._learn(batch, values, encoder, row_digests, weights, store)
         self._tell(result, rows)
@@ -418,11 +419,12 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def ask(self, x: Any, *, ids: Any = None, **how: Any) -> Answers:
-        """Predict, and give a ticket for each row: `learn_later` takes it when the label comes.
+        """Predict, and return a ticket for each row, to pass to `learn_later` when the label
+        arrives.
 
-        The learner keeps the rows until then, and saves them: a ticket outlives the process from
-        the next save on. `limit_tickets` says how many are kept, and for how many steps.
-        `ids` as in `learn`; all else is for `predict`.
+        The learner keeps the rows until then and saves them, so a ticket survives the process from
+        the next save on. `limit_tickets` sets how many are kept, and for how many steps. `ids` is
+        as in `learn`; everything else is passed to `predict`.
         """
         if self.table is None and (is_frame(x) or isinstance(x, TableRows)):
             raise InputError(
@@ -443,13 +445,14 @@ class Learner(Engine):
     def learn_later(
         self, tickets: Any, labels: Any, *, weights: Any = None, store: bool = True
     ) -> StepResult:
-        """Make one step with rows that were asked about before, now that their labels have come.
+        """Make one step with rows that were passed to `ask`, now that their labels have arrived.
 
-        One ticket with its label, or several with a label each, in any order. They are used up.
+        Takes one ticket with its label, or several with a label each, in any order, and uses them
+        up.
 
         Raises:
-            LostTicket: one of them has expired, was learned before, or was lost with a process that
-                died before it had saved; no step was made.
+            LostTicket: a ticket has expired, was already learned, or was lost with a process that
+                died before saving; no step was made.
         """
         if isinstance(tickets, str):
             tickets, labels = [tickets], [labels]
@@ -480,7 +483,7 @@ class Learner(Engine):
         store: bool,
         tickets: Sequence[int] = (),
     ) -> StepResult:
-        """Make a step with checked rows, which uses up their tickets."""
+        """Make a step with checked rows, and use up their tickets."""
         if not isinstance(store, (bool, np.bool_)):
             raise InputError(f"store must be True or False, got {shown(store)}")
         if not store and self.options.accumulate > 1:
@@ -488,8 +491,8 @@ class Learner(Engine):
         row_weights = check_weights(weights, len(values))
         if row_weights is not None and not self.method.weighs_rows:
             raise InputError(
-                f"{self.text} cannot weigh rows: its loss is not a mean over them alone; leave out "
-                "weights, or take a method such as er-las"
+                f"{self.text} cannot weight rows: its loss is not simply a mean over them; "
+                "leave out weights, or use a method such as er-las"
             )
         if row_digests is not None and isinstance(self.composition.storing, AtTaskEnd):
             raise InputError(
@@ -540,20 +543,20 @@ class Learner(Engine):
     ) -> Array[Any]:
         """The most likely label of each row; None until something has been learned.
 
-        An array of text, integers or booleans if all labels seen so far are of that kind, else of
-        Python objects.
+        Returns an array of text, integers or booleans if all labels seen so far are of that kind,
+        otherwise of Python objects.
 
-        `priors` are known class frequencies at deployment, and the answer is then the Bayes
-        decision for them. This needs a method whose logits are free of the stream's frequencies
-        (`-las`, tau=1).
+        `priors` are the class frequencies at deployment, if you know them; the answer is then the
+        Bayes decision for them. This needs a method whose logits are free of the stream's
+        frequencies (`-las`, tau=1).
 
-        `costs` say what errors cost, and the answer is the label of least expected cost:
-        `{label: cost}` is what it costs to miss a label, `{label: {answer: cost}}` to give a
-        certain answer instead. What is not mentioned costs 1. Or a square array with a row for each
-        of `labels` and a column for each answer, right ones included.
+        `costs` sets what errors cost; the answer is then the label of least expected cost. `{label:
+        cost}` is the cost of missing a label, `{label: {answer: cost}}` that of a particular answer
+        instead. Anything not mentioned costs 1. A square array also works, with a row for each of
+        `labels` and a column for each answer, correct ones included.
 
-        `reject=0.05` answers None (in an array of Python objects) where a row looks like no class
-        that is known, and takes about 5 % of rows of known classes for such: see `familiarity`.
+        `reject=0.05` answers None (in an array of Python objects) where a row looks like no known
+        class, and mistakes about 5 % of rows of known classes for such: see `familiarity`.
         """
         with self._asked() as asked:
             return asked.predict(x, priors, costs=costs, reject=reject)
@@ -571,10 +574,10 @@ class Learner(Engine):
             return asked.predict_indices(x, priors, costs=costs, reject=reject)
 
     def familiarity(self, x: Any) -> Array[np.float32]:
-        """How much each row looks like one of the known classes: higher is more; 0 before any step.
+        """How familiar each row looks, compared with the known classes; 0 before any step.
 
-        What it is depends on the method and the inference rule, so it can only be compared with
-        other rows, or with `familiarity_threshold`.
+        Higher is more familiar. The scale depends on the method and the inference rule, so a value
+        is only comparable with other rows, or with `familiarity_threshold`.
         """
         with self._asked() as asked:
             return asked.familiarity(x)
@@ -582,8 +585,8 @@ class Learner(Engine):
     def familiarity_threshold(self, reject: float) -> float:
         """The familiarity that about this share of rows of known classes stays below.
 
-        Told by rows of known classes before they were learned, the newest of each class. Minus
-        infinity while there are fewer than 1 / reject of them.
+        Estimated from rows of known classes before they were learned, the newest of each class.
+        Minus infinity while there are fewer than 1 / reject of them.
         """
         with self._asked() as asked:
             return asked.familiarity_threshold(reject)
@@ -594,10 +597,10 @@ class Learner(Engine):
             return asked.predict_proba(x, priors)
 
     def snapshot(self) -> Snapshot:
-        """The learner as it is now, or was before the step that is being made, for predictions.
+        """The learner as it is now (or was before the step in progress), for predictions.
 
         It never changes: `labels` and the columns of `predict_proba` belong together whatever is
-        learned meanwhile. From now on predictions wait for no step, not even the first one.
+        learned in the meantime. From then on predictions wait for no step, not even the first one.
         """
         if self._snapshots.newest is None:
             with GLOBAL_GENERATOR:
@@ -609,8 +612,8 @@ class Learner(Engine):
 
     @contextmanager
     def _asked(self) -> Iterator[Snapshot]:
-        """Who answers: a snapshot, or the learner itself as long as one thread uses it."""
-        own = self.lock.is_mine  # in the middle of a step, perhaps, which asks itself
+        """What answers: a snapshot, or the learner itself as long as only one thread uses it."""
+        own = self.lock.is_mine  # perhaps in the middle of a step that predicts
         taken = None if own else self._snapshots.find(self, self.lock)
         if taken is not None:
             yield taken
@@ -627,8 +630,8 @@ class Learner(Engine):
         """Announce the start of a task, for methods that use boundaries.
 
         `label_counts` (how often each label will occur) is an oracle that only ablations need.
-        `data` is all of the task's inputs and labels, for methods that look at them more than
-        once; such a method may hold some out. Returns the positions that must not be trained on.
+        `data` is the task's complete inputs and labels, for methods that visit them more than once;
+        such a method may hold some out. Returns the positions that must not be trained on.
         """
         if self.in_task:
             raise InputError("start_task was called inside a task; call end_task first")
@@ -643,7 +646,7 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def reset_optimizer(self) -> None:
-        """Continue with a new optimiser for the network, without the old momentum or moments."""
+        """Replace the network's optimiser by a new one, without the old momentum or moments."""
         if self.built:
             self.renew_optimizer()
 
@@ -679,11 +682,12 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def relabel(self, ids: Any, label: Any) -> Edit:
-        """Give stored samples another label: those that were learned with one of these `ids`.
+        """Change the label of stored samples that were learned with one of these `ids`.
 
-        They are replayed with it from now on, and closed forms count them so. What the network's
-        weights have taken from the old label stays until replay has unlearned it. The label may be
-        a new one. The result says how many samples there were, and which ids were not found.
+        From now on they are replayed with the new label, and closed forms count them under it. What
+        the network's weights have learned from the old label stays until replay has unlearned it.
+        The label may be a new one. The result tells how many samples there were, and which ids were
+        not found.
         """
         wanted, new = plain_ids(ids), plain_label(label)
         return self._edit(lambda: editing.relabel(self, wanted, new))
@@ -699,24 +703,23 @@ class Learner(Engine):
         weights: Any = None,
         saves: bool | str | Path = False,
     ) -> Edit:
-        """Delete samples. It cannot be undone.
+        """Delete samples. This cannot be undone.
 
-        By `ids` or by `label`: those that are stored or gathered. By `x` with `labels` (and the
-        `weights` that they were learned with): rows that were learned, stored or not; closed forms
-        are then as if they had never come, so give only rows that did, each as often as it did.
+        By `ids` or by `label`, this deletes stored and collected samples. By `x` with `labels` (and
+        the `weights` that they were learned with), it deletes rows that were learned, stored or
+        not: closed forms are then as if the rows had never arrived, so pass only rows that did,
+        each as often as it did.
 
         Weights that were trained on a sample keep what they learned from it. Earlier saves keep the
-        sample, unless `saves` is True, or their folder: then the learner is saved there as it is
-        now, and they are removed. While `follow` is at work with the learner, it does that itself,
-        after the batch that it is at.
+        sample unless `saves` is True or names their folder: the learner is then saved there as it
+        is now, and the earlier saves are removed. While `follow` is running, it does this itself
+        after its current batch.
         """
         given = [
             name for name, value in (("ids", ids), ("label", label), ("x", x)) if value is not None
         ]
         if len(given) != 1:
-            raise InputError(
-                "say what to forget by one of ids=..., label=... or x=... with labels=..."
-            )
+            raise InputError("say what to forget: ids=..., label=..., or x=... with labels=...")
         if x is None and (labels is not None or weights is not None):
             raise InputError(
                 "labels and weights belong to x; forget(label=...) deletes a class's samples"
@@ -744,26 +747,26 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def rename(self, old: Any, new: Any) -> Edit:
-        """Call a class by another label, which no class has; nothing else changes."""
+        """Rename a class; no class may have the new label yet, and nothing else changes."""
         names = plain_label(old), plain_label(new)
         return self._edit(lambda: editing.rename(self, *names))
 
     @one_step_at_a_time
     def merge(self, old: Any, into: Any) -> Edit:
-        """Let class `old` become part of class `into`.
+        """Merge class `old` into class `into`.
 
-        Samples, counts and sums of `old` are those of `into` from now on. In the head, `into` keeps
-        its row, and learns the rest by replay.
+        Samples, counts and sums of `old` belong to `into` from now on. In the head, `into` keeps
+        its row and learns the rest by replay.
         """
         names = plain_label(old), plain_label(into)
         return self._edit(lambda: editing.merge(self, *names))
 
     @one_step_at_a_time
     def remove_class(self, label: Any, *, saves: bool | str | Path = False) -> Edit:
-        """Delete a class with all its samples; it is never predicted again. It cannot be undone.
+        """Delete a class with all its samples; it is never predicted again. This cannot be undone.
 
-        The others are told apart as before. If the label comes again, it is a new class. `saves` as
-        in `forget`.
+        The other classes are unaffected. If the label arrives again, it is a new class. `saves` is
+        as in `forget`.
         """
         own, folder = plain_label(label), self._folder_of(saves)
         return self._edit(lambda: editing.remove_class(self, own), folder)
@@ -787,7 +790,7 @@ class Learner(Engine):
         return self._write(given_path("path", path))
 
     def _write(self, folder: Path, *, alone: bool = False) -> Path:
-        """Save, with the place in streams that was saved beside it in the same folder."""
+        """Save, together with the position in streams that was saved in the same folder."""
         place = folder.resolve()
         beside = self._beside() if place == self._folder else {}
         written = write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
@@ -797,7 +800,7 @@ class Learner(Engine):
 
     @contextmanager
     def kept_by(self, folder: Path, beside: Callable[[], dict[str, Any]]) -> Iterator[None]:
-        """Somebody else saves it into a folder for a while, with something beside it."""
+        """For a while, `follow` saves the learner into a folder, with its own additions."""
         self._folder, self._beside, self._followed = folder.resolve(), beside, True
         try:
             yield
@@ -811,8 +814,8 @@ class Learner(Engine):
             folder = self._folder if saves else None
             if saves and folder is None:
                 raise InputError(
-                    "this learner was neither saved nor loaded, so there are no saves that it "
-                    "knows of; name their folder: saves=FOLDER"
+                    "this learner was neither saved nor loaded, so it knows of no saves; "
+                    "name their folder: saves=FOLDER"
                 )
             return folder
         folder = given_path("saves", saves)
@@ -823,8 +826,8 @@ class Learner(Engine):
     def export(self, path: str | Path) -> Path:
         """Export everything that prediction needs, from raw inputs to probabilities, to one file.
 
-        `.onnx` is for any ONNX runtime (it needs `evenstream[onnx]`), `.pt2` for
-        `torch.export.load`. The labels are in its metadata. Steps wait until the file is made.
+        `.onnx` is for any ONNX runtime (needs `evenstream[onnx]`), `.pt2` for `torch.export.load`.
+        The labels are in the file's metadata. Steps wait until the file is written.
         """
         from evenstream.learner.export import export_learner
 
@@ -842,10 +845,9 @@ class Learner(Engine):
     ) -> Learner:
         """Load a learner, which continues exactly where it was saved.
 
-        Named networks are rebuilt. What has no text form must be passed again: a module of
-        your own, or `Frozen(...)` with one, as `model`, a method that is not registered as
-        `method`, a criterion, head, rule (`predict`), retrieval or storing policy of your own by
-        its name.
+        Named networks are rebuilt. Anything without a text form must be passed again: your own
+        module, or `Frozen(...)` with one, as `model`, an unregistered method as `method`, and your
+        own criterion, head, rule (`predict`), retrieval or storing policy under those names.
         """
         folder = given_path("path", path)
 
@@ -859,7 +861,7 @@ class Learner(Engine):
 
     @one_at_a_time
     def to_bytes(self) -> bytes:
-        """What `save` writes, in one piece: for a database, a message, a pickle of something else.
+        """What `save` writes, as one block of bytes: for a database, a message, or a larger pickle.
 
         Reading it back runs no code.
         """
@@ -898,7 +900,7 @@ class Learner(Engine):
 
         Raises:
             DamagedCheckpoint: the state is not what `state` returns.
-            EvenstreamError: what was passed beside it does not fit, or there is no such device.
+            EvenstreamError: the other arguments do not fit, or there is no such device.
         """
         made = made_with(state, model, parts)
         with entry("options"):
@@ -919,19 +921,19 @@ class Learner(Engine):
             load_learner_state(learner, state)
         except BaseException:
             for part in learner._owned:
-                part.in_use = False  # a caller's may be used again
+                part.in_use = False  # the caller's may be used again
             raise
         return learner
 
     @one_at_a_time
     def fingerprint(self) -> str:
-        """A SHA-256 of the whole state: equal exactly if two learners will behave the same."""
+        """A SHA-256 of the whole state; equal exactly if two learners behave the same."""
         return learner_fingerprint(self.state())
 
     @one_at_a_time
     def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
         memo[id(self)] = copied = object.__new__(type(self))
-        own = {"_folder": None, "_beside": dict, "_followed": False}  # its saves are not the copy's
+        own = {"_folder": None, "_beside": dict, "_followed": False}  # not the copy's saves
         copied.__dict__.update(copy.deepcopy({**self.__dict__, **own}, memo))
         return copied
 
@@ -949,7 +951,7 @@ class Learner(Engine):
         return sum(map(len, self.progress.pending))
 
     def _learn_pending(self, kept: int, store: bool = True) -> StepResult:
-        """Make a step with all gathered rows; `kept` of them stay gathered if it is refused."""
+        """Make a step with all collected rows; `kept` of them stay collected if it is rejected."""
         pending, self.progress.pending = self.progress.pending, []
         try:
             batch = joined(pending)
@@ -968,13 +970,13 @@ class Learner(Engine):
             ) from error
 
     def _note_weights(self) -> None:
-        """Let the next step be undone by what fails after it, as `learn_batch` alone may not."""
+        """Let failures after the next step undo it too; `learn_batch` alone does not."""
         for optimizer in self._all_optimizers():
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             self.about_to_change(parameters, optimizer)
 
     def _tell(self, result: StepResult, rows: int) -> None:
-        """Say what is odd about a step that was made."""
+        """Warn about anything odd in the step just made."""
         if result.waiting:
             return
         for change in result.drift:
@@ -1005,7 +1007,7 @@ class Learner(Engine):
     # ---- tasks -------------------------------------------------------------------------------
 
     def _check_task_data(self, data: tuple[Any, Any] | None) -> tuple[Batch, list[Label]] | None:
-        """A task's data as learn() would take it."""
+        """Check a task's data as learn() would."""
         if data is None:
             if "second_pass" in self.needs:
                 raise InputError(
@@ -1021,29 +1023,29 @@ class Learner(Engine):
     # ---- prediction --------------------------------------------------------------------------
 
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores of the classes seen so far, as a tensor on the CPU."""
+        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
         with self._asked() as asked:
             return asked.scores(x, priors)
 
     def before_change(self) -> None:
-        """A step begins, or something like it."""
+        """Called when a step, or something like it, begins."""
         self._snapshots.before_change(self)
 
     def after_change(self) -> None:
-        """It was made: predictions may know."""
+        """Called when it is complete, so that predictions may see it."""
         self._snapshots.after_change(self)
 
     def _plain(self, batch: Batch) -> Tensor:
-        """What the network is given of a batch."""
+        """A batch as the network receives it."""
         raw = batch if self.front is None else self.front.plain(batch)
         assert isinstance(raw, Tensor)
         return raw
 
 
 def _training(model: str | None, **given: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """Options with the usual values where none is given, and those to be chosen with the network.
+    """Options with defaults filled in, and the names of those to be chosen with the network.
 
-    The rate of an optimiser that was given is not chosen for another one.
+    If you name an optimiser, the learning rate is not taken from the choice of another one.
     """
     usual = {field.name: field.default for field in fields(TrainingOptions)}
     unsaid = {name for name, value in given.items() if value is None}
@@ -1056,5 +1058,5 @@ def _training(model: str | None, **given: Any) -> tuple[dict[str, Any], frozense
 
 
 def text_of(given: object) -> str:
-    """A name as it is; where a function is defined."""
+    """A name unchanged; for a function, where it is defined."""
     return given if isinstance(given, str) else import_path(given)

@@ -1,4 +1,4 @@
-"""A learner as a tree of tensors and plain values, and back."""
+"""Converts a learner to a tree of tensors and plain values, and back."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from evenstream.tabular import TableEncoder
 
 KIND = "learner"
 TABLE = "table"
-"""Where in a save it is said how tables are read; absent if there was none."""
+"""Key of the table encoder in a save; absent if there was no table."""
 LIVE = "live"
-"""Where the place in streams is, if the learner was saved by one who follows them."""
+"""Key of the position in streams, if the learner was saved by `follow`."""
 TICKETS = "tickets"
-"""Where tickets are; absent if none was ever given."""
+"""Key of the tickets; absent if none was ever issued."""
 CALIBRATION = "calibration"
-"""Where in a save it is said what rejections go by; absent if there is nothing yet."""
+"""Key of the calibration of rejections; absent if there is none yet."""
 DRIFT = "drift"
-"""Where it is said what detectors of drift know; absent if there are none."""
+"""Key of the drift detectors' state; absent if there are none."""
 
 
 def learner_state(learner: Engine) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def learner_state(learner: Engine) -> dict[str, Any]:
     settings = {name: said for name, thing in unwritten.items() if (said := settings_of(thing))}
     pieces = {name: piece.state() for name, piece in learner.pieces.items()}
     for name in (TABLE, TICKETS, CALIBRATION, DRIFT):
-        if pieces[name] is None:  # as in all saves before there were any
+        if pieces[name] is None:  # as in all saves before corrections existed
             del pieces[name]
     return {
         "kind": KIND,
@@ -65,7 +65,7 @@ def learner_state(learner: Engine) -> dict[str, Any]:
 
 
 class OwnParts(TypedDict, total=False):
-    """What a learner may have been made with that no text can express, but for its module."""
+    """Parts of a learner that text cannot express, other than its module."""
 
     method: Method
     criterion: CrossEntropy
@@ -124,13 +124,13 @@ def _model(state: dict[str, Any], model: Any) -> str | nn.Module | Frozen:
     used = name if model is None else model
     if used is None:
         raise CheckpointError(
-            "this learner was made with a module of your own; pass it: load(path, model=...)"
+            "this learner was made with your own module; pass it again: load(path, model=...)"
         )
     return used
 
 
 def _check_given(state: dict[str, Any], given: OwnParts) -> None:
-    """Refuse to load with a part missing or different that only the user can give."""
+    """Reject loading if a part that only the user can provide is missing or different."""
     with entry("unwritten"):
         paths = dict(state.get("unwritten", {}))
         settings = dict(state.get("unwritten_settings", {}))
@@ -138,7 +138,7 @@ def _check_given(state: dict[str, Any], given: OwnParts) -> None:
     for name in parts:
         if name not in OwnParts.__annotations__:
             raise UnknownName("part of a learner", name, OwnParts.__annotations__)
-        if name not in paths and name != "method":  # which is compared with the text
+        if name not in paths and name != "method":  # compared with the text
             raise CheckpointError(
                 f"this learner's {name} is saved with it; leave {name}= out, or make a new learner"
             )
@@ -159,10 +159,10 @@ def _check_given(state: dict[str, Any], given: OwnParts) -> None:
 
 
 def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
-    """Bring a new learner, made with the same options, to a saved state; or leave it new.
+    """Load a saved state into a new learner with the same options, or leave it new.
 
     Raises:
-        DamagedCheckpoint: an entry is missing or is not what it should be.
+        DamagedCheckpoint: an entry is missing or invalid.
     """
     state = of_this_version(state)
     pieces = learner.pieces
@@ -196,10 +196,10 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
         for index, part in enumerate(learner.composition.parts):
             with entry(f"part{index}"):
                 part.load_state(state[f"part{index}"], learner)
-        with entry("randomness"):  # after all that may draw
+        with entry("randomness"):  # after everything that may draw random numbers
             learner.randomness.load_state(state["randomness"])
         if network is not None:
-            with entry("network"):  # at last, since this may be the user's module
+            with entry("network"):  # last, since this may be the user's module
                 learner.trained.load_state(network)
     except BaseException:
         for name, piece in pieces.items():
@@ -211,7 +211,7 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
 
 
 def of_this_version(state: dict[str, Any]) -> dict[str, Any]:
-    """A state as versions before 0.2 wrote it, in the form of this one."""
+    """Convert a state written by versions before 0.2 to the current format."""
     if "progress" in state:
         return state
     state, progress = dict(state), {}
@@ -229,7 +229,7 @@ def of_this_version(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _network(learner: Engine, saved: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Build the network, which gets its weights later; returns what was saved of it."""
+    """Build the network, which gets its weights later; returns its saved state."""
     if saved is None:
         if learner.step or len(learner.label_map):
             raise ValueError("it is empty, though something was learned")
@@ -274,7 +274,7 @@ def _check_pending(learner: Engine) -> None:
 def _check_module(module: nn.Module, saved: dict[str, Any]) -> None:
     """Compare a user's module with the saved one by parameter names and shapes.
 
-    What a lazy module has no shape for yet will get that of the inputs.
+    Parameters of a lazy module without a shape yet will get it from the inputs.
     """
     prefix = "backbone."
     theirs = {n.removeprefix(prefix): v for n, v in saved.items() if n.startswith(prefix)}
@@ -284,7 +284,7 @@ def _check_module(module: nn.Module, saved: dict[str, Any]) -> None:
 
 
 def _difference(here: dict[str, Any], saved: dict[str, Any]) -> str | None:
-    """What differs in name or shape between the weights of two modules, if anything does."""
+    """The first difference in name or shape between the weights of two modules, if any."""
     theirs = {name: _shape(value) for name, value in saved.items()}
     mine = {n: theirs.get(n) if is_lazy(v) else _shape(v) for n, v in here.items()}
     for name in sorted(mine.keys() | theirs.keys()):
@@ -295,15 +295,15 @@ def _difference(here: dict[str, Any], saved: dict[str, Any]) -> str | None:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Of a tensor; what `get_extra_state` gave has none."""
+    """The shape of a tensor; results of `get_extra_state` have none."""
     return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
 def learner_fingerprint(state: dict[str, Any]) -> str:
     """A SHA-256 of the state of a learner.
 
-    What the columns of plain numbers are called is left out: it changes nothing about a learner
-    that learns the same numbers from arrays.
+    The names of plain numeric columns are left out: a learner that learns the same numbers from
+    arrays is the same.
     """
     if TABLE in state:
         with entry(TABLE):

@@ -1,4 +1,4 @@
-"""What is known at deployment beside the inputs: class frequencies (Eq. 5), costs of errors."""
+"""What may be known at deployment besides the inputs: class frequencies (Eq. 5), error costs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from evenstream.core.labels import LabelMap, plain_labels
 from evenstream.errors import InputError, shown
 
 Costs = Mapping[Any, Any] | Sequence[Sequence[float]] | np.ndarray[Any, Any]
-"""What errors cost: {label: cost of missing it}, {label: {answer: cost}}, or a square array."""
+"""Costs of errors: {label: cost of missing it}, {label: {answer: cost}}, or a square array."""
 
 
 def deployment_prior(
     composition: Composition, label_map: LabelMap, priors: Mapping[Any, float]
 ) -> Tensor:
-    """Log-probabilities of the seen labels; a label that is not mentioned has probability 0.
+    """Log-probabilities of the seen labels; a label not mentioned has probability 0.
 
-    Adding them to prior-free logits gives the Bayes decision (Eq. 5); refused for methods whose
+    Adding them to prior-free logits gives the Bayes decision (Eq. 5); rejected for methods whose
     logits contain the stream's own class frequencies.
     """
     reason = composition.criterion.why_not_prior_free
@@ -55,9 +55,9 @@ def least_cost(scores: Tensor, costs: Tensor) -> Tensor:
 
 
 def cost_matrix(label_map: LabelMap, costs: Costs) -> Tensor:
-    """What it costs to answer `j` where `i` is right, as a matrix of the seen labels.
+    """The cost of answering `j` where `i` is right, as a matrix over the seen labels.
 
-    Errors that are not mentioned cost 1, right answers nothing.
+    Errors not mentioned cost 1, correct answers 0.
     """
     size = len(label_map)
     if isinstance(costs, Mapping):
@@ -84,7 +84,7 @@ def cost_matrix(label_map: LabelMap, costs: Costs) -> Tensor:
     if not bool((torch.isfinite(matrix) & (matrix >= 0)).all()):
         raise InputError("costs must be finite and not negative")
     if size > 1 and not bool(matrix.any()):
-        raise InputError("costs must not all be zero: every answer would be as good as any other")
+        raise InputError("costs must not all be zero, or every answer would be equally good")
     return matrix
 
 

@@ -1,4 +1,4 @@
-"""Predictions that do not wait: what they read of a learner, as it was after its last step."""
+"""Predictions that do not wait for steps: they read a learner as it was after its last step."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 
 
 class Copies:
-    """Copies of all that changes in place when a learner learns and that predictions read.
+    """Copies of everything that predictions read and that learning changes in place.
 
     Args:
-        idle: where they go when nobody reads them any more.
+        idle: where they are returned when no longer in use.
     """
 
     def __init__(self, idle: list[Copies]) -> None:
@@ -48,14 +48,14 @@ class Copies:
         self._idle = idle
 
     def free(self) -> None:
-        """They may be used again; called by whichever thread was the last to read them."""
+        """Make them available again; called by the last thread that used them."""
         self._idle.append(self)
 
 
 class Snapshot:
-    """A learner's answers as they were after one of its steps, whatever it has learned since.
+    """A learner's predictions as of one of its steps, whatever it has learned since.
 
-    `Learner.snapshot` gives one. Any number of threads may ask it at a time.
+    `Learner.snapshot` returns one. Any number of threads may use it at the same time.
     """
 
     _copies: Copies | None = None
@@ -63,16 +63,16 @@ class Snapshot:
     def __init__(
         self, learner: Engine, copies: Copies | None = None, before: Snapshot | None = None
     ) -> None:
-        """Note what there is to read.
+        """Take a snapshot.
 
         Args:
-            learner: whose answers they are; nobody changes it meanwhile.
-            copies: what to use for copies; None leaves the originals, for as long as nobody
-                changes the learner.
-            before: an earlier one, to share with it what is still the same.
+            learner: the learner, which must not change in the meantime.
+            copies: the copies to use; None uses the originals as long as the learner does not
+                change.
+            before: an earlier snapshot, to share unchanged parts with.
         """
         self.step = learner.step
-        """Steps that the learner had made."""
+        """Steps that the learner had made at the time."""
         self.label_map, self.preprocess, self.device = (
             learner.label_map,
             learner.preprocess,
@@ -93,7 +93,7 @@ class Snapshot:
             self._copy(copies, None if before is None else before.label_map)
 
     def _copy(self, copies: Copies, labels: LabelMap | None) -> None:
-        """Use copies of all that the next step changes in place."""
+        """Use copies of everything that the next step changes in place."""
         self._table, self._front = copy.copy(self._table), copy.copy(self._front)
         now = self.label_map
         same = labels is not None and len(labels) == len(now) and all(map(is_, labels, now))
@@ -113,7 +113,7 @@ class Snapshot:
 
     @property
     def labels(self) -> list[Label]:
-        """Labels seen until then: the columns of `predict_proba`."""
+        """Labels seen by then: the columns of `predict_proba`."""
         return list(self.label_map)
 
     def predict(
@@ -152,7 +152,7 @@ class Snapshot:
         return found if threshold is None else np.where(self.familiarity(x) < threshold, -1, found)
 
     def familiarity(self, x: Any) -> Array[np.float32]:
-        """How much each row looks like one of the known classes; see `Learner.familiarity`."""
+        """How familiar each row looks; see `Learner.familiarity`."""
         batch = self._check(x)
         if self._network is None or not len(self.label_map):
             return np.zeros(len(batch), np.float32)
@@ -167,7 +167,7 @@ class Snapshot:
         return self.scores(x, priors).softmax(1).numpy()
 
     def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores of the classes seen so far, as a tensor on the CPU."""
+        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
         batch = self._check(x)
         log_prior = None
         if priors is not None:
@@ -185,7 +185,7 @@ class Snapshot:
     def _each(
         self, network: Classifier, batch: Batch, ask: Callable[[Outputs, Any], Tensor]
     ) -> Tensor:
-        """What the rule says of rows, in eval mode, in which copies always are."""
+        """The rule's scores for rows, in eval mode, which copies are always in."""
         mine = self._lock is None
         set_kernel_threads()
         with SignalsHeld() if mine else nullcontext():
@@ -197,7 +197,7 @@ class Snapshot:
                 return torch.cat(parts)
 
     def _prepare(self, network: Classifier) -> Any:
-        """What the rule needs; the first who asks makes it, for all who ask the same snapshot."""
+        """What the rule needs, computed once for all users of this snapshot."""
         context = InferenceContext(network, self._memory, self.preprocess)
         if self._lock is None:
             return self._rule.prepare(context)
@@ -218,39 +218,39 @@ class Snapshot:
 
 
 class Snapshots:
-    """The newest snapshot of a learner, from the moment on that a second thread uses it.
+    """The newest snapshot of a learner, once a second thread uses it.
 
-    Until then there is none, and a learner that one thread uses pays nothing. Copies that nobody
-    asks any more are used again.
+    Until then there is none, and a learner used by one thread pays nothing. Copies that are no
+    longer in use are recycled.
     """
 
     def __init__(self) -> None:
         self.newest: Snapshot | None = None
         self.why_not: str | None = None
-        """Why there can be none."""
+        """Why there can be no snapshot."""
         self._thread = get_ident()
-        """Of the thread that made the learner."""
+        """Id of the thread that created the learner."""
         self._wanted = self._tried = False
         self._free: list[Copies] = []
         self._dropped = 0
 
     def __reduce__(self) -> tuple[type[Snapshots], tuple[()]]:
-        return Snapshots, ()  # a copy of a learner begins anew
+        return Snapshots, ()  # a copy of a learner starts over
 
     def before_change(self, learner: Engine) -> None:
-        """A change begins; from now on nobody can make a snapshot before it is over."""
+        """Called when a change begins; no snapshot can be taken until it is over."""
         if self.newest is None and (self._wanted or get_ident() != self._thread):
             self._take(learner)
 
     def after_change(self, learner: Engine) -> None:
-        """It is over, and here to stay."""
+        """Called when it is complete and can no longer be undone."""
         if self.newest is not None:
             self._take(learner)
 
     def find(self, learner: Engine, lock: Lock) -> Snapshot | None:
-        """The newest, to answer from; None if the learner itself is to be asked, under its lock."""
+        """The newest, to predict with; None if the learner itself is to predict."""
         if self.newest is None and self.why_not is None and get_ident() != self._thread:
-            self._wanted = True  # before the next change, if not now
+            self._wanted = True  # if not now, before the next change
             if GLOBAL_GENERATOR.acquire(blocking=False):
                 try:
                     self.make(learner, lock)
@@ -259,7 +259,7 @@ class Snapshots:
         return self.newest
 
     def make(self, learner: Engine, lock: Lock) -> None:
-        """Begin to have snapshots, unless there are some; by who holds the global generator."""
+        """Start taking snapshots, unless there are some; requires the global generator's lock."""
         with lock:
             if self.newest is None:
                 self._take(learner)
@@ -267,7 +267,7 @@ class Snapshots:
     def _take(self, learner: Engine) -> None:
         if self.why_not is not None:
             return
-        if learner.memory.dropped != self._dropped:  # no copy keeps what was deleted
+        if learner.memory.dropped != self._dropped:  # no copy may keep what was deleted
             self._free, self._dropped = [], learner.memory.dropped
         try:
             copies = self._free.pop() if self._free else Copies(self._free)

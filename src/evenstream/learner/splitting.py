@@ -1,4 +1,4 @@
-"""A network cut in two behind one of its layers."""
+"""Splits a network in two after one of its layers."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from torch import fx, nn
 
 from evenstream.errors import InputError, calling
 
-ADVICE = "give the two parts yourself: Frozen(first, then=second)"
+ADVICE = "pass the two parts yourself: Frozen(first, then=second)"
 
 
 def split(network: nn.Module, layer: str) -> tuple[nn.Module, nn.Module]:
-    """The part up to and with a layer, and the rest; `rest(first(x))` is `network(x)`.
+    """The part up to and including a layer, and the rest; `rest(first(x))` is `network(x)`.
 
-    Both share the network's modules. Only the code that calls the layer is taken apart, by
-    torch.fx; what other layers do inside is left to them.
+    Both share the network's modules. Only the code that calls the layer is traced, by torch.fx;
+    other layers are not looked into.
 
     Args:
-        network: what to cut.
+        network: the network to split.
         layer: name of the last layer of the first part, as in `named_modules`: "layer3".
     """
     names = [name for name, _ in network.named_modules() if name]
     if layer not in names:
         children = ", ".join(name for name, _ in network.named_children()) or "none"
         raise InputError(f"the network has no layer {layer!r}; its layers are: {children}")
-    with calling(f"cutting the network behind {layer!r}; {ADVICE}; torch.fx"):
+    with calling(f"splitting the network after {layer!r}; {ADVICE}; torch.fx"):
         graph = _Tracer(layer).trace(network)
     nodes = [node for node in graph.nodes if node.op == "call_module" and node.target == layer]
     if len(nodes) != 1:
         raise InputError(
-            f"the network uses layer {layer!r} {len(nodes)} times, so it cannot be cut there; "
+            f"the network uses layer {layer!r} {len(nodes)} times, so it cannot be split there; "
             + ADVICE
         )
     first = _ancestors(nodes[0])
@@ -41,7 +41,7 @@ def split(network: nn.Module, layer: str) -> tuple[nn.Module, nn.Module]:
     ]
     if crossing:
         raise InputError(
-            f"the network cannot be cut behind {layer!r}: {crossing[0].name} goes around it; "
+            f"the network cannot be split after {layer!r}: {crossing[0].name} goes around it; "
             + ADVICE
         )
     return fx.GraphModule(network, _head(graph, nodes[0], first)), fx.GraphModule(
@@ -50,7 +50,7 @@ def split(network: nn.Module, layer: str) -> tuple[nn.Module, nn.Module]:
 
 
 class _Tracer(fx.Tracer):
-    """Looks into the modules that hold the layer, and into no other."""
+    """Looks only into the modules that contain the layer."""
 
     def __init__(self, layer: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class _Tracer(fx.Tracer):
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node]:
-    """A node and all that it is computed from."""
+    """A node and everything it is computed from."""
     found, waiting = {node}, [node]
     while waiting:
         new = [each for each in waiting.pop().all_input_nodes if each not in found]

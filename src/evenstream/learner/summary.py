@@ -1,4 +1,4 @@
-"""What `print(learner)` says, and what a notebook shows."""
+"""What `print(learner)` and notebooks show."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def summary(learner: Engine) -> dict[str, str]:
 
 
 def _why(learner: Engine) -> str | None:
-    """Why it has this network and optimiser, if they are those that `auto` chooses."""
+    """Why it has this network and optimiser, if `auto` chose them."""
     if not learner.built:
         return None
     choice, options = choose(learner.kind_of_inputs.shape), learner.options
@@ -48,7 +48,7 @@ def _why(learner: Engine) -> str | None:
     if learner.model != choice.network or training != choice.training():
         return None
     rate = (
-        f"{choice.optimizer} at {choice.lr:g}, {choice.batch} + {choice.replay_batch} rows a step"
+        f"{choice.optimizer} at {choice.lr:g}, {choice.batch} + {choice.replay_batch} rows per step"
     )
     return f"auto: {choice.why}; {rate}"
 

@@ -1,4 +1,4 @@
-"""All or nothing: a step that is refused leaves no trace in the learner."""
+"""All or nothing: a rejected step leaves no trace in the learner."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from evenstream.interruption import SignalsHeld
 
 @contextmanager
 def all_or_nothing(learner: LearnerState) -> Iterator[None]:
-    """Run a block with the learner's own randomness; put every piece back if it fails.
+    """Run a block with the learner's own randomness; restore every piece if it fails.
 
-    What is small (counters, generators, BatchNorm buffers) is noted before; what is large
-    (parameters, memory) is noted where it is about to change, so a step that succeeds pays next
-    to nothing. Where nothing can refuse a step once the weights are updated, they are not noted.
-    No signal's handler runs meanwhile: an interrupt finds the block done, or undone where it
+    Small state (counters, generators, BatchNorm buffers) is recorded beforehand; large state
+    (parameters, memory) is recorded where it is about to change, so a successful step pays next to
+    nothing. If nothing can reject a step once the weights are updated, they are not recorded. No
+    signal handler runs in the meantime: an interrupt finds the block done, or undone where it
     called `let_through`.
     """
     with SignalsHeld():

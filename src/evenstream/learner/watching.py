@@ -1,4 +1,4 @@
-"""Notices a learner that learns nothing, and says what to try."""
+"""Notices a learner that learns nothing, and suggests what to try."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from evenstream.core.step import StepResult
 
 BEGINNING, ENOUGH = 200, 300
-"""Rows of which nothing is expected, and rows after them in which there should be something."""
+"""Number of rows to wait, and of following rows by which something should be learned."""
 QUIET = 100
-"""Rows after a new class that do not count: right after it arrived, nobody knows it."""
+"""Number of rows after a new class that do not count, since it is not yet known."""
 STEPS = 5
-"""Steps that these rows come in at least: one large batch says nothing."""
+"""Minimum number of steps for these rows, since one large batch says nothing."""
 SURE = 3.0
-"""Standard deviations above pure chance from which on something has been learned."""
+"""Standard deviations above pure chance that count as having learned something."""
 
 ADVICE = (
     "try Learner() without a method, model or learning rate, which normalises flat inputs and asks "
@@ -25,13 +25,13 @@ ADVICE = (
 
 @dataclass
 class Mean:
-    """A mean by rows."""
+    """A mean over rows."""
 
     rows: int = 0
     total: float = 0.0
 
     def add(self, value: float, rows: int) -> None:
-        """The mean of further rows."""
+        """Add the mean of further rows."""
         self.rows, self.total = self.rows + rows, self.total + value * rows
 
     @property
@@ -48,7 +48,7 @@ class Watch:
     steps: int = 0
     classes: int = 0
     changed_at: int = 0
-    """Rows that had come when the newest class did."""
+    """Number of rows that had arrived when the newest class appeared."""
     classes_at_first: int = 0
     accuracy: Mean = field(default_factory=Mean)
     chance: Mean = field(default_factory=Mean)
@@ -57,7 +57,7 @@ class Watch:
     done: bool = False
 
     def trouble(self, result: StepResult, rows: int, classes: int) -> str | None:
-        """What is wrong after a step with this many arriving rows, if it is clear by now."""
+        """What is wrong after a step with this many arriving rows, if clear by now."""
         if classes != self.classes:
             self.classes, self.changed_at = classes, self.rows + rows
         early = self.rows < BEGINNING

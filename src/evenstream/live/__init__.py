@@ -1,4 +1,4 @@
-"""Learning from streams of one's own: tables, folders, pipes, any iterable of (inputs, labels)."""
+"""Learning from your own streams: tables, folders, pipes, any iterable of (inputs, labels)."""
 
 from evenstream.live.following import follow
 from evenstream.live.sources import register_source

@@ -1,4 +1,4 @@
-"""Corrections of a learner that is saved in a folder, while nobody follows streams with it."""
+"""Corrects a learner saved in a folder, while it is not following streams."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from evenstream.run.events import EventLog, cut_back
 
 
 def correct(folder: Path, change: Callable[[Learner], Edit], *, saves: bool = False) -> Edit:
-    """Make a correction in a folder: one event in its log and one save.
+    """Make a correction in a folder, with one event in its log and one save.
 
-    `saves` removes the saves before it. Killed at any moment, the folder holds the learner as it
-    was or as it is then.
+    `saves` removes earlier saves. If the process is killed at any moment, the folder holds the
+    learner either as it was or with the correction.
     """
     if not has_checkpoint(folder):
         raise CheckpointError(f"{folder} holds no learner")
@@ -42,19 +42,19 @@ def correct(folder: Path, change: Callable[[Learner], Edit], *, saves: bool = Fa
 
 
 def known_label(learner: Learner, text: str) -> Label:
-    """The label that is meant by a word of a command line."""
+    """The label that a word on the command line refers to."""
     found = [label for label in learner.labels if str(label) == text]
     if len(found) > 1:
         found = [label for label in found if label == text and isinstance(label, str)] or found
     if len(found) == 1:
         return found[0]
     known = some_of(list(map(str, learner.labels)), 10) or "none"
-    reason = "is said of several labels" if found else "is no class"
+    reason = "matches several labels" if found else "is no class"
     raise InputError(f"{text} {reason}; known: {known}")
 
 
 def any_label(learner: Learner, text: str) -> Label:
-    """The same, or a new label, which is a number if all others are."""
+    """The same, or a new label, which becomes a number if all others are."""
     if any(str(label) == text for label in learner.labels):
         return known_label(learner, text)
     numbers = learner.labels and all(type(label) is int for label in learner.labels)

@@ -1,4 +1,4 @@
-"""What `evenstream learn` says while it learns, and at the end."""
+"""What `evenstream learn` prints while it learns, and at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Display(contextlib.ExitStack):
-    """One line that changes on a terminal; elsewhere a line now and then."""
+    """A line that updates in place on a terminal; elsewhere a new line now and then."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Display(contextlib.ExitStack):
 
 
 def status_line(result: StepResult, tally: Tally) -> str:
-    """How far a learner is, in a line."""
+    """A learner's progress in one line."""
     parts = [
         f"step {result.step:,}",
         f"{tally.samples:,} rows",
@@ -56,14 +56,14 @@ def status_line(result: StepResult, tally: Tally) -> str:
 
 
 def accuracy_text(overall: float | None, recent: float | None) -> str:
-    """The accuracy before learning, since the beginning and of late."""
+    """The accuracy before learning, overall and recently."""
     if overall is None or recent is None:
         return ""
     return f"accuracy {overall:.1f} % so far, {recent:.1f} % of late"
 
 
 def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) -> str:
-    """The outcome of following a stream; `before` is what had been learned already."""
+    """The outcome of following a stream; `before` is what had already been learned."""
     after = Place.from_state(metrics["streams"][name])
     new = after.samples - before.samples
     skipped = after.notes.get("skipped", 0) - before.notes.get("skipped", 0)
@@ -74,7 +74,7 @@ def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) 
             f"{name} has no rows to learn from (a line of a CSV file counts when its newline is "
             "written)"
         )
-    line = "; its last line has no newline yet and waits for the next time"
+    line = "; its last line has no newline yet and will be read next time"
     waits = line if after.notes.get("unfinished") else ""
     if not new and skipped:
         return (

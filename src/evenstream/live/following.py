@@ -37,23 +37,23 @@ from evenstream.showing import Line
 from evenstream.tabular import TableEncoder, is_frame
 
 SAVE_SECONDS = 30.0
-"""A slow stream is saved after this time, whatever `checkpoint_every` says."""
+"""A slow stream is saved after this many seconds, regardless of `checkpoint_every`."""
 FLUSH_SECONDS = 2.0
 KEPT_LOGS = 16
-"""Full files of the log, of 16 MB each, that are kept."""
+"""Number of full log files, of 16 MB each, to keep."""
 
 _END = object()
 
 
 class _Phase(Enum):
-    """What the folder holds of what was learned."""
+    """How much of what was learned is in the folder."""
 
     SAVED = auto()
-    """All of it."""
+    """Everything."""
     LEARNED = auto()
-    """Not the last batches yet, but the tally counts them: they can be saved."""
+    """All but the last batches, which the tally counts and which can be saved."""
     BUSY = auto()
-    """A step or a save is under way, or was cut short: learner and tally may disagree."""
+    """A step or a save is in progress or was interrupted: learner and tally may disagree."""
 
 
 Refused = Literal["stop", "skip"]
@@ -63,14 +63,14 @@ OnStep = Callable[[StepResult, Tally], None]
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A stream that finds its place again by itself, instead of being read over."""
+    """A stream that can return to its position by itself, instead of being reread."""
 
     def state(self) -> Any:
-        """Where it is after the batch it gave last: plain values that JSON knows."""
+        """Its position after the last batch, as JSON values."""
         ...
 
     def load_state(self, state: Any) -> None:
-        """Move to a place that `state` returned."""
+        """Go back to a position that `state` returned."""
         ...
 
 
@@ -85,28 +85,28 @@ def follow(
     on_step: OnStep | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Learn from a stream to its end, if it has one; returns the metrics.
+    """Learn from a stream until it ends, if it does; returns the metrics.
 
-    The learner is saved into `folder` as it goes, at the end, and when it is stopped by Ctrl-C,
-    SIGTERM or an error of the stream. Called again with a new learner of the same options, it goes
-    on where it was saved, exactly: batches of the stream that were learned already are taken from
-    it and dropped, or it finds its place itself if it is `Resumable`.
+    The learner is saved into `folder` along the way, at the end, and when stopped by Ctrl-C,
+    SIGTERM or an error in the stream. Called again with a new learner of the same options, it
+    continues exactly where it was saved: batches that were already learned are read from the stream
+    and dropped, unless the stream is `Resumable` and returns to its position by itself.
 
     Args:
         learner: a new learner, or one in the state that the folder holds.
-        stream: gives pairs of inputs and labels, as `Learner.learn` takes them, or inputs, labels
-            and ids. One that waits for data may give None now and then, so that what was learned is
-            saved meanwhile.
+        stream: yields pairs of inputs and labels, as `Learner.learn` takes them, or inputs, labels
+            and ids. While waiting for data it may yield None now and then, so that progress is
+            saved.
         folder: where to save; new, or written by `follow`, `evenstream learn` or `Learner.save`.
-        name: tells this stream from others that the same learner follows.
+        name: distinguishes this stream from others that the same learner follows.
         checkpoint_every: batches between saves (a slow stream is saved every 30 seconds).
-        refused: what to do with a batch that the learner refuses: stop, or skip and count it.
+        refused: what to do with a batch that the learner rejects: stop, or skip and count it.
         on_step: called after each step with its result and the tally so far.
-        progress: show a line that tells how far it is, in a notebook below the cell.
+        progress: show progress in a line that updates in place, in a notebook below the cell.
 
     Raises:
-        Interrupted: a signal came; everything learned is saved.
-        CheckpointError: a save failed; the one before it is still there to go on from.
+        Interrupted: a signal arrived; everything learned is saved.
+        CheckpointError: a save failed; the previous one is still there to continue from.
     """
     for argument, value, right, what in (
         ("learner", learner, isinstance(learner, Learner), "a Learner"),
@@ -177,13 +177,13 @@ class _Following:
             self._note_the_end()
             self.save()
         except KeyboardInterrupt:
-            if self.phase is _Phase.BUSY:  # the second signal, in the middle of a step or a save
+            if self.phase is _Phase.BUSY:  # a second signal, in the middle of a step or a save
                 raise
             self.save()
             saved = f"saved in {self.folder}" if self.tally.batches else "nothing to save"
             raise Interrupted(
                 f"stopped after {self.place.batches} batches of {self.name}, {saved}; run it "
-                "again to go on"
+                "again to continue"
             ) from None
         except BaseException:
             self.save()
@@ -191,14 +191,14 @@ class _Following:
         finally:
             if self.events is not None:
                 self.events.close()
-        if self.tally.batches:  # a process killed after its last save had no time for this
+        if self.tally.batches:  # in case a process was killed right after its last save
             self._write_metrics()
         return self.metrics()
 
     def _batches(self) -> Iterator[tuple[Any, Any, Any] | None]:
-        """The batches that are not learned yet; a signal stops the wait for the next at once.
+        """The batches not learned yet; a signal ends the wait for the next one at once.
 
-        None where the stream has nothing to give yet.
+        Yields None while the stream has nothing to offer.
         """
         self.stop.unfinished = False
         iterator = self._rest()
@@ -235,7 +235,7 @@ class _Following:
         return iterator
 
     def _take(self, x: Any, labels: Any, ids: Any, refused: Refused) -> StepResult | None:
-        """Learn a batch; None if it was refused and skipped."""
+        """Learn a batch; returns None if it was rejected and skipped."""
         state = self._state() if self.resumable else _digest(x, labels)
         waiting = sum(map(len, self.learner.progress.pending))
         began, step = time.perf_counter(), self.learner.step
@@ -244,11 +244,11 @@ class _Following:
         before, self.phase = self.phase, _Phase.BUSY
         try:
             values = plain_labels(labels)
-            own = {} if ids is None else {"ids": ids}  # a learner's own `learn` may know none
+            own = {} if ids is None else {"ids": ids}  # an overridden `learn` may not take ids
             result = self.learner.learn(x, values, **own)
         except EvenstreamError as error:
             if refused == "stop":
-                self.phase = before  # a refused batch leaves no trace
+                self.phase = before  # a rejected batch leaves no trace
                 number = self.place.batches + 1
                 raise InputError(f"batch {number} of {self.name} was refused: {error}") from error
             self.tally.refused += 1
@@ -276,7 +276,7 @@ class _Following:
         return result
 
     def _note_the_end(self) -> None:
-        """Note where a stream ended, which may be after its last batch (rows left out)."""
+        """Record where a stream ended, which may be after its last batch (rows left out)."""
         before = self.place.state, self.place.ended
         if self.resumable is not None:
             self.place.state = self._state()
@@ -285,7 +285,7 @@ class _Following:
             self.phase = _Phase.LEARNED
 
     def _state(self) -> Any:
-        """Where a stream that knows it is: a copy of what it says, as a checkpoint returns it."""
+        """The position that a `Resumable` stream reports, copied through JSON."""
         assert self.resumable is not None
         state = self.resumable.state()
         rule = f"{self.name}: state() must return plain values that JSON knows"
@@ -309,12 +309,12 @@ class _Following:
     def save(self) -> None:
         """Write the learner and the tally in one checkpoint, if there is something new in them.
 
-        One that fails is not tried again, nor is there one after an event that was not logged.
+        A failed save is not retried, and there is none after an event that could not be logged.
         """
         corrected = self.phase is _Phase.SAVED and (self.learner.unlogged or self.learner.saves_due)
         if self.phase is not _Phase.LEARNED and not corrected:
             return
-        with self._writing(), self.learner.lock:  # what is in the state is in the log
+        with self._writing(), self.learner.lock:  # whatever is in the state is in the log
             self._log_corrections()
             self._log().flush(sync=True)
             alone, self.learner.saves_due = self.learner.saves_due, False
@@ -329,11 +329,11 @@ class _Following:
         self._saved = self._flushed = time.monotonic()
 
     def beside(self) -> dict[str, Any]:
-        """What a checkpoint has beside the learner."""
+        """What a checkpoint holds besides the learner."""
         return {LIVE: self.tally.state()}
 
     def _log_corrections(self) -> None:
-        """Write those that were made meanwhile, by other threads or `on_step`."""
+        """Write corrections made in the meantime, by other threads or `on_step`."""
         while self.learner.unlogged:
             self._log().write({"step": self.tally.batches, **self.learner.unlogged.popleft()})
 
@@ -381,10 +381,10 @@ def _gives_batches(stream: Any) -> bool:
 
 
 def _digest(x: Any, labels: Any) -> str:
-    """Tells a batch from another, by what a learner would see of it.
+    """A digest of a batch, as a learner would see it.
 
-    Inputs or labels that no learner takes are all alike: their text may differ each time, as that
-    of an object does, which has its address in it.
+    Inputs or labels that no learner accepts all count as the same: their text may differ each time,
+    like the address in an object's representation.
     """
     digest = hashlib.sha256()
     for read, part in ((_input_bytes, x), (_label_bytes, labels)):

@@ -1,4 +1,4 @@
-"""One kind of label for a learner, whatever kind a file has."""
+"""Converts labels from files to the kind that a learner has."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from evenstream.numerals import read_number
 
 
 def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:
-    """Turns labels into the kind that a learner has: text "3" and the integer 3 are one class.
+    """Converts labels to the learner's kind, so that text "3" and the integer 3 are one class.
 
-    A learner without labels, or with several kinds, takes them as they are.
+    A learner without labels, or with several kinds, takes them unchanged.
     """
     kinds = {type(label) for label in known}
     kind = kinds.pop() if len(kinds) == 1 else None

@@ -1,7 +1,7 @@
 """The folder of a learner that follows streams.
 
-It is what `Learner.save` writes, so `Learner.load` reads it, with the place in each stream in the
-same checkpoint and a log beside it.
+It is what `Learner.save` writes, so `Learner.load` reads it; the position in each stream is in the
+same checkpoint, and there is a log beside it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 from evenstream.run.folder import CHECKPOINTS
 
 _OWN = re.compile(r"events.*\.jsonl|metrics\.json|checkpoint-|incoming$")
-"""What may be left of a process that was killed before its first save."""
+"""Files that a process killed before its first save may leave behind."""
 
 
 def read_learner(folder: Path, device: str | None = None) -> tuple[Learner, Tally]:
-    """The learner that was saved in a folder, and its tally, empty if it has none.
+    """The learner saved in a folder, and its tally, which may be empty.
 
     It may be the folder of a run, or that of its checkpoints.
     """
@@ -45,7 +45,7 @@ def read_learner(folder: Path, device: str | None = None) -> tuple[Learner, Tall
         raise CheckpointError(f"{folder} holds no learner")
 
     def build(saved: dict[str, Any]) -> tuple[Learner, Tally]:
-        state = saved.get("learner", saved)  # in a run it is a part of the checkpoint
+        state = saved.get("learner", saved)  # in a run it is part of the checkpoint
         return Learner.from_state(state, device=device), _tally(state)
 
     return restore(place, build)
@@ -72,7 +72,7 @@ def _tally(state: dict[str, Any]) -> Tally:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Work in a folder alone; one that was made for it and stayed empty is removed again."""
+    """Work in a folder exclusively; a folder created for this that stays empty is removed."""
     for name in (CONFIG, COMPARISON, PRETRAINING):
         if (folder / name).exists():
             raise _holds_a_run(folder)
@@ -101,7 +101,7 @@ def _holds_a_run(folder: Path) -> EvenstreamError:
 
 
 def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
-    """Continue a new learner from a saved state; one that has learned must already be at it."""
+    """Load a saved state into a new learner; one that has learned must already be at that state."""
     state = of_this_version(state)
     with entry("options"):
         options = {**state["options"], "device": learner.options.device}
@@ -124,15 +124,16 @@ def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
         load_learner_state(learner, state)
     elif _fingerprint(learner, state) != learner_fingerprint({**state, "options": options}):
         if not learner.unwritten and isinstance(learner.model, str):
-            Learner.from_state(state, device=learner.options.device)  # it may be a damaged one
+            Learner.from_state(state, device=learner.options.device)  # it may be damaged
         raise InputError(
             f"{folder} holds another state of this learner (step {state['progress']['step']}, not "
-            f"{learner.step}). If another process has gone on with it meanwhile, run the command "
-            "again; in a program, pass a new learner, which goes on from there, or another folder"
+            f"{learner.step}). If another process has continued it in the meantime, run the "
+            "command again; in a program, pass a new learner, which continues from there, or "
+            "another folder"
         )
 
 
 def _fingerprint(learner: Learner, saved: dict[str, Any]) -> str:
-    """Of a learner; that it watches for drift from now on makes it no other one."""
+    """A learner's identity, which does not depend on whether it watches for drift."""
     own = learner.state()
     return learner_fingerprint({n: v for n, v in own.items() if n != DRIFT or n in saved})

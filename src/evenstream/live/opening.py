@@ -1,4 +1,4 @@
-"""From what the shell is given, a file, a folder, a pipe or an address, to a source."""
+"""Opens the data named on the command line: a file, a folder, a pipe or an address."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OnBad = Literal["stop", "skip", "null"]
 
 @dataclass(frozen=True)
 class Known:
-    """What a saved learner says about its inputs; nothing for a new one."""
+    """What a saved learner knows about its inputs; nothing for a new one."""
 
     columns: Columns | None = None
     encoder: TableEncoder | None = None
@@ -82,21 +82,21 @@ class Reading:
     ids: str | None = None
     """The column of a table that holds the id of each row."""
     wishes: Wishes = field(default_factory=Wishes)
-    """Kinds of columns that are given, for a learner that has not seen any."""
+    """Kinds of columns set by the user, for a learner that has not seen any."""
     label_needed: bool = True
     """Whether there must be labels, as for learning."""
     size: int | None = None
     """Height and width of images, for a learner that has not seen any."""
     bad: OnBad = "stop"
-    """What a row or an image that cannot be read does: stop, be left out, or be told of."""
+    """What to do with an unreadable row or image: stop, leave it out, or report it."""
     patience: float = 10.0
-    """Seconds that a row of a pipe waits for a full batch."""
+    """Seconds that a row from a pipe waits for a full batch."""
 
 
 def open_source(where: str, known: Known, reading: Reading) -> Source:
     """Open a table, an .npz file, a folder of images, one image, the standard input, or an address.
 
-    What opens an address, SCHEME://..., is registered by a plugin.
+    Addresses, SCHEME://..., are opened by plugins.
     """
     path = with_home(where)
     if reading.ids is not None:
@@ -119,7 +119,8 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
         return _open_npz(path, known, reading)
     raise DataError(
         f"{path} cannot be read; expected a table ({', '.join(TABLE_SUFFIXES)}), an .npz file, a "
-        "folder of images, - for CSV or JSON lines from standard input, or an address (SCHEME://...)"
+        "folder of images, - for CSV or JSON lines from standard input, or an address "
+        "(SCHEME://...)"
     )
 
 
@@ -131,14 +132,13 @@ def _open_address(address: str, info: SourceInfo) -> Source:
             raise DataError(f"{address} cannot be opened: {error}") from error
     if not isinstance(source.stream, Iterable):
         raise DataError(
-            f"{address}: what opens it must give something to iterate over, it gave "
-            f"{shown(source.stream)}"
+            f"{address}: its opener must return an iterable, but returned {shown(source.stream)}"
         )
     return source
 
 
 def _open_pipe(known: Known, reading: Reading) -> Source:
-    """The standard input; what arrives first tells the columns of a learner that knows none."""
+    """Open the standard input; its first rows determine the columns for a new learner."""
     begin = b""
     if known.encoder is None and known.columns is None:
         begin = first_bytes(STDIN, SAMPLE_ROWS, reading.patience)
@@ -159,7 +159,7 @@ def _open_table(
     reader.skip_bad, reader.keep_bad = reading.bad != "stop", reading.bad == "null"
     reader.label_needed, reader.as_label = reading.label_needed, known.as_label
     reader.ids = reading.ids
-    reader.may_grow = reading.label_needed and name != PIPE  # to be gone on with later
+    reader.may_grow = reading.label_needed and name != PIPE  # to be continued later
     try:
         columns = _columns(reader, first_rows, known, reading)
         reader.check(columns)
@@ -176,7 +176,7 @@ def _open_table(
 def _columns(
     reader: TableReader, first_rows: Callable[[], TableReader], known: Known, reading: Reading
 ) -> Columns:
-    """The columns as the learner knows them, or chosen for a new one."""
+    """The columns that the learner knows, or those chosen for a new one."""
     if known.columns is not None:
         return _as_known(known.columns, reading)
     if known.encoder is not None:
@@ -188,14 +188,14 @@ def _columns(
     width = columns.how.width
     if known.shape not in (None, (width,)):
         raise DataError(
-            f"{reader.source} gives {width} inputs a row, but the learner's have the shape "
+            f"{reader.source} gives {width} inputs per row, but the learner's have the shape "
             f"{known.shape}\n{columns.how.summary()}"
         )
     return columns
 
 
 def _of_encoder(reader: TableReader, encoder: TableEncoder, reading: Reading) -> Columns:
-    """The columns of a learner that knows tables from a program, where labels come apart."""
+    """The columns of a learner that learned tables in a program, with separate labels."""
     inputs = (*encoder.names, *encoder.left_out, *reading.ignore)
     others = [name for name in reader.names if name not in inputs]
     named = None if reading.label in inputs else reading.label
@@ -207,7 +207,7 @@ def _of_encoder(reader: TableReader, encoder: TableEncoder, reading: Reading) ->
 
 
 def _as_known(columns: Columns, reading: Reading) -> Columns:
-    """The columns that the learner knows; `InputError` for wishes that contradict them."""
+    """The columns that the learner knows; raises `InputError` for contradicting wishes."""
     if reading.label not in (None, columns.label):
         raise InputError(f"the learner's label is the column {columns.label}, not {reading.label}")
     known_ones = [name for name in reading.ignore if name in (*columns.features, columns.label)]
@@ -215,8 +215,8 @@ def _as_known(columns: Columns, reading: Reading) -> Columns:
         raise InputError(f"the learner knows the column {known_ones[0]}, so it cannot be ignored")
     if reading.wishes.names:
         raise InputError(
-            f"the learner knows its columns already; what {reading.wishes.names[0]} is taken for "
-            "can be chosen for a new learner only, in another folder"
+            f"the learner already knows its columns; how to read {reading.wishes.names[0]} can "
+            "only be chosen for a new learner, in another folder"
         )
     return replace(columns, ignored=(*columns.ignored, *reading.ignore))
 
@@ -264,7 +264,7 @@ def _unlabelled_images(path: Path, size: int, bad: OnCorrupt) -> ImageFiles:
 
 
 def _image_form(path: Path, known: Known, reading: Reading) -> tuple[int, bool]:
-    """The size that images are resized to, and whether they are converted to grey."""
+    """The size to which images are resized, and whether they are converted to grey."""
     if known.shape is None:
         return 64 if reading.size is None else reading.size, False
     if len(known.shape) != 3 or known.shape[0] not in (1, 3) or known.shape[1] != known.shape[2]:
@@ -273,7 +273,7 @@ def _image_form(path: Path, known: Known, reading: Reading) -> tuple[int, bool]:
         )
     channels, side, _ = known.shape
     if reading.size not in (None, side):
-        raise DataError(f"the learner's images have {side} pixels a side, not {reading.size}")
+        raise DataError(f"the learner's images have {side} pixels per side, not {reading.size}")
     return side, channels == 1
 
 

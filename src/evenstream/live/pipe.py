@@ -1,4 +1,4 @@
-"""Rows from a pipe, in batches that do not wait for ever."""
+"""Reads rows from a pipe, in batches that do not wait forever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TICK_SECONDS = 1.0
 
 
 def first_bytes(descriptor: int, rows: int, seconds: float) -> bytes:
-    """The first bytes: `rows` lines after the first, or what has arrived `seconds` after it."""
+    """The first bytes: `rows` lines after the first, or whatever arrives within `seconds` of it."""
     found, give_up = b"", 0.0
     while found.count(b"\n") <= rows:
         begun = b"\n" in found.lstrip()
@@ -36,12 +36,12 @@ def _waits(descriptor: int, seconds: float) -> bool:
     """Whether something can be read within this many seconds."""
     try:
         return bool(select.select([descriptor], [], [], max(seconds, 0))[0])
-    except OSError:  # not known for pipes on this system
+    except OSError:  # unknown for pipes on this system
         return False
 
 
 def read_lines(descriptor: int, rest: bytes = b"") -> Iterator[bytes]:
-    """Lines as they arrive, after some that were read before; the last one may lack its end."""
+    """Lines as they arrive, following `before`; the last one may be incomplete."""
     *lines, rest = rest.split(b"\n")
     for line in lines:
         yield line + b"\n"
@@ -54,11 +54,10 @@ def read_lines(descriptor: int, rest: bytes = b"") -> Iterator[bytes]:
 
 
 def timed_batches(items: Iterable[T], size: int, patience: float) -> Iterator[list[T]]:
-    """Batches of `size`, or fewer once the first of them has waited for `patience` seconds.
+    """Batches of `size` rows, or fewer once the first has waited for `patience` seconds.
 
-    While nothing arrives, there is an empty one each second, so that the reader can see to other
-    things.
-    The items are fetched by a thread, which is at most some rows ahead and ends with the process.
+    While nothing arrives, there is an empty batch each second, so that the reader can do other
+    things. A thread fetches the items; it is at most a few rows ahead and ends with the process.
     """
     arrived: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(_ROWS_AHEAD)
 

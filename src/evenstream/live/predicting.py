@@ -18,12 +18,12 @@ from evenstream.live.sources import ArraySource, Source
 
 @dataclass
 class Score:
-    """How many predictions were made, and how many of those with a label were right."""
+    """Number of predictions, and how many of those with a label were right."""
 
     rows: int = 0
     """Rows answered."""
     labelled: int = 0
-    """Rows with a label, but for those that were rejected."""
+    """Rows with a label, except rejected ones."""
     right: int = 0
     rejected: int = 0
     """Rows that look like no known class."""
@@ -39,14 +39,14 @@ def write_predictions(
     quote_formulas: bool = False,
     tell_bad: bool = False,
 ) -> Score:
-    """Write a line for each row of the source, some rows at a time.
+    """Write a line for each row of the source, a few rows at a time.
 
     Columns are the file's name (for images), the most likely label and its probability, then the
     probability of each label; with `top`, that many pairs of label and probability instead.
-    With `reject`, the familiarity of each row comes before, and the label of a row that looks like
-    no known class is empty.
-    With `quote_formulas`, names and labels that a spreadsheet would compute have a quotation mark
-    in front. With `tell_bad`, a row that cannot be used has a line with empty cells.
+    With `reject`, the familiarity of each row comes first, and the label of a row that looks like
+    no known class is empty. With `quote_formulas`, names and labels that a spreadsheet would read
+    as formulas get a leading quotation mark. With `tell_bad`, an unusable row has a line with empty
+    cells.
     """
     shown = _quoted if quote_formulas else _as_it_is
     if not learner.labels:
@@ -67,7 +67,7 @@ def write_predictions(
     score, begun, place = Score(), False, 0
     for x, labels in filter(None, source):
         chances = learner.predict_proba(x) if len(x) else np.empty((0, len(learner.labels)))
-        if not begun:  # not before the first rows are known to be of the right kind
+        if not begun:  # only once the first rows are known to be of the right kind
             writer.writerow(head)
         begun = True
         familiar = None if threshold is None else learner.familiarity(x) if len(x) else np.empty(0)

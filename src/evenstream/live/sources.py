@@ -1,6 +1,6 @@
-"""Data that the shell reads, as streams whose place can be saved.
+"""Data read by the commands, as streams whose position can be saved.
 
-A user's own kind of data is registered with the scheme of its addresses: `--from SCHEME://...`.
+Register your own kind of data with the scheme of its addresses: `--from SCHEME://...`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from evenstream.tabular import TableRows
 
 Batch = tuple[Any, list[Any]] | tuple[Any, list[Any], list[Any]]
 Given = tuple[Any, Any] | tuple[Any, Any, Any] | None
-"""A batch, with ids or without, or nothing yet."""
+"""A batch, with or without ids, or nothing yet."""
 Open = Callable[[str], Iterable[tuple[Any, Any] | None]]
 OpenT = TypeVar("OpenT", bound=Open)
 
@@ -41,24 +41,24 @@ class SourceInfo:
 
     open: Open
     images: bool = False
-    """Whether the inputs are images, which a new learner is made for."""
+    """Whether the inputs are images, for which a new learner is set up."""
 
 
 SOURCES: Registry[SourceInfo] = Registry("scheme of --from", form="[a-z][a-z0-9+.-]*")
-"""What opens an address, by its scheme."""
+"""The openers of addresses, by scheme."""
 
 
 def register_source(scheme: str, *, images: bool = False) -> Callable[[OpenT], OpenT]:
-    """Make a source of data known by the scheme of its addresses: `learn --from SCHEME://...`.
+    """Register a source of data by the scheme of its addresses: `learn --from SCHEME://...`.
 
-    What it decorates is a function that takes the whole address and gives what `follow` takes: an
-    iterable of pairs of inputs and labels, each learned in one step as it is given. When learning
-    goes on, it is read from its beginning and what was learned is passed over, unless it is
-    `Resumable`. For `predict`, labels may be None.
+    Decorate a function that takes the whole address and returns what `follow` takes: an iterable of
+    pairs of inputs and labels, each learned in one step. When learning resumes, it is read from the
+    beginning and batches already learned are skipped, unless it is `Resumable`. For `predict`,
+    labels may be None.
 
     Args:
-        scheme: of a-z, 0-9 and + . -
-        images: whether the inputs are images, which a new learner is made for.
+        scheme: made of a-z, 0-9 and + . -
+        images: whether the inputs are images, for which a new learner is set up.
     """
     if not isinstance(images, bool):
         raise InputError(f"images must be True or False, got {shown(images)}")
@@ -72,16 +72,16 @@ def register_source(scheme: str, *, images: bool = False) -> Callable[[OpenT], O
 
 
 class Source:
-    """Batches of inputs and labels, with a place in them that can be saved (`Resumable`).
+    """Batches of inputs and labels, with a position that can be saved (`Resumable`).
 
-    Labels are None where the data has none.
+    Labels are None if the data has none.
 
     Attributes:
-        name: what to call it.
+        name: its name.
         is_image: whether the inputs are images.
-        batch: rows to give at a time.
-        kept: which rows of the batch it gave last are in it; None: all of them. Others there are
-            only if it was asked to tell of those that cannot be used.
+        batch: rows per batch.
+        kept: which rows of the last batch are usable; None means all of them. There are unusable
+            ones only if the source was asked to report them.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Source:
 
     @property
     def skipped(self) -> int:
-        """Rows that could not be used, so far."""
+        """Number of unusable rows so far."""
         return 0
 
     @property
@@ -104,40 +104,40 @@ class Source:
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Where it is after the batch it gave last."""
+        """Its position after the last batch."""
         raise NotImplementedError
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on after such a place."""
+        """Continue from such a position."""
         raise NotImplementedError
 
     def recognises(self, state: Mapping[str, Any]) -> bool:
-        """Whether a place was noted in the same data, whatever it was called then."""
+        """Whether a position belongs to the same data, whatever its name was then."""
         raise NotImplementedError
 
     def trouble(self) -> AbstractContextManager[None]:
-        """A block that learns from it; an error in a user's function is reported with its role."""
+        """A block that learns from it; errors in a user's function are reported with its role."""
         return nullcontext()
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close files."""
 
     def shuffle(self, seed: int) -> None:
-        """Draw the order, if the data has none of its own."""
+        """Draw the order, if the data has none."""
 
     @property
     def stream(self) -> Iterable[Given]:
-        """What `follow` is given."""
+        """The stream for `follow`."""
         return self
 
     def is_at(self, name: str, place: Place) -> bool:
-        """Whether a place, by the name of its stream, is one in this data."""
+        """Whether a position, by the name of its stream, belongs to this data."""
         return self.recognises(place.notes)
 
     def name_in(self, streams: Mapping[str, Place], *, again: bool = False) -> str:
-        """What this data was called when it was learned before; else, or `again`, a new name.
+        """The name under which this data was learned before; otherwise, or with `again`, a new one.
 
-        A time that was stopped before the end of the data is gone on with, `again` or not.
+        An interrupted pass is resumed, with or without `again`.
         """
         for name in reversed(list(streams)):
             if self.is_at(name, streams[name]):
@@ -149,7 +149,7 @@ class Source:
 
 
 class TableSource(Source):
-    """The rows of a table, in its order."""
+    """The rows of a table, in order."""
 
     def __init__(
         self, name: str, reader: TableReader, columns: Columns, patience: float | None = None
@@ -180,7 +180,7 @@ class TableSource(Source):
 
     @property
     def skipped(self) -> int:
-        """Rows that could not be used, so far."""
+        """Number of unusable rows so far."""
         return self.reader.skipped
 
     @property
@@ -189,17 +189,17 @@ class TableSource(Source):
         return self.reader.refusal
 
     def state(self) -> dict[str, Any]:
-        """The place in the file, and the columns, for whoever resumes."""
+        """The position in the file, and the columns, for resuming."""
         known = {"columns": self.columns.state(), "skipped": self.reader.skipped}
         return {**self.reader.place(), **known, "unfinished": self.reader.unfinished}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on after such a place."""
+        """Continue from such a position."""
         self.reader.go_to(state)
         self.reader.skipped = state["skipped"]
 
     def recognises(self, state: Mapping[str, Any]) -> bool:
-        """Whether the file begins as it did then."""
+        """Whether the file still begins the same way."""
         return "columns" in state and self.reader.recognises(state)
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class TableSource(Source):
 
 
 class ArraySource(Source):
-    """Rows of an array, or image files, in their order or a drawn one."""
+    """Rows of an array, or image files, in their own or a random order."""
 
     def __init__(self, name: str, x: Inputs, labels: Sequence[Label | None], sha256: str) -> None:
         self.name, self.x, self._labels, self._sha256 = name, x, labels, sha256
@@ -219,7 +219,7 @@ class ArraySource(Source):
         self._refusal = ""
 
     def shuffle(self, seed: int) -> None:
-        """Give the files of a folder, which are sorted by class, in an order drawn by the seed."""
+        """Shuffle the files of a folder, which are sorted by class, by the seed."""
         if isinstance(self.x, ImageFiles):
             self._order = stream_generator(seed, "folder").permutation(len(self.x))
 
@@ -238,7 +238,7 @@ class ArraySource(Source):
 
     @property
     def skipped(self) -> int:
-        """Images that could not be read, so far."""
+        """Number of unreadable images so far."""
         return self._skipped
 
     @property
@@ -247,7 +247,7 @@ class ArraySource(Source):
         return self._refusal
 
     def state(self) -> dict[str, Any]:
-        """Rows given so far."""
+        """Number of rows so far."""
         return {"row": self._row, "sha256": self._sha256, "skipped": self._skipped}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -260,9 +260,9 @@ class ArraySource(Source):
 
 
 class AddressSource(Source):
-    """What a user's function gives for an address, known by that address.
+    """What a user's function returns for an address, named after that address.
 
-    `follow` finds its place again; here there is none to save.
+    `follow` restores its position, so there is none to save here.
     """
 
     def __init__(self, address: str, info: SourceInfo) -> None:
@@ -271,11 +271,11 @@ class AddressSource(Source):
 
     @property
     def stream(self) -> Iterable[Given]:
-        """As it was given."""
+        """The stream itself."""
         return self._stream
 
     def trouble(self) -> AbstractContextManager[None]:
-        """What fails is the function that gives the batches."""
+        """Errors come from the function that yields the batches."""
         return calling(f"the source of {self.name}")
 
     def __iter__(self) -> Iterator[Batch | None]:
@@ -291,7 +291,7 @@ class AddressSource(Source):
         return x, values
 
     def is_at(self, name: str, place: Place) -> bool:
-        """Whether it is the same address, learned once or again."""
+        """Whether it is the same address, learned before or again."""
         return re.fullmatch(rf"{re.escape(self.name)}( \(\d+\))?", name) is not None
 
     def close(self) -> None:
@@ -301,10 +301,10 @@ class AddressSource(Source):
 
 
 def as_batch(name: str, batch: Any) -> tuple[Any, Any, Any]:
-    """The inputs, labels and ids of a batch, which may be looked at more than once."""
+    """The inputs, labels and ids of a batch, which may be read more than once."""
     if not (isinstance(batch, (tuple, list)) and len(batch) in (2, 3)):
         raise InputError(
-            f"{name} must give pairs of inputs and labels, it gave a {type(batch).__name__}"
+            f"{name} must yield pairs of inputs and labels, but yielded a {type(batch).__name__}"
         )
     x, labels, ids = (*batch, None)[:3]
     seen = (list(each) if isinstance(each, Iterator) else each for each in (labels, ids))
@@ -312,7 +312,7 @@ def as_batch(name: str, batch: Any) -> tuple[Any, Any, Any]:
 
 
 def _grey(images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Luminance, with the weights that Pillow has for it."""
+    """Luminance, with Pillow's weights."""
     grey: NDArray[np.float32] = np.einsum(
         "nchw,c->nhw", images.astype(np.float32), [0.299, 0.587, 0.114]
     )

@@ -17,20 +17,20 @@ class Place:
     batches: int = 0
     samples: int = 0
     state: Any = None
-    """What the stream needs to go on, if it says so itself."""
+    """What the stream needs to continue, if it is `Resumable`."""
     ended: bool = False
-    """Whether that was all of it, when it was followed last."""
+    """Whether that was all of it, when last followed."""
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Place:
-        """Made of its fields; old checkpoints do not say whether the stream had ended."""
+        """Create from saved fields; old checkpoints do not record whether the stream had ended."""
         place = cls(**{"ended": True, **state})
         check_fields(place)
         return place
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """The state, if it is one with names."""
+        """The state, if it is a dictionary."""
         return self.state if isinstance(self.state, Mapping) else {}
 
 
@@ -39,17 +39,17 @@ class Tally:
     """Counts over all streams that a folder's learner has followed."""
 
     batches: int = 0
-    """Batches taken, refused ones included."""
+    """Batches taken, including rejected ones."""
     samples: int = 0
     """Samples learned."""
     refused: int = 0
-    """Batches that the learner refused."""
+    """Batches that the learner rejected."""
     seconds: float = 0.0
     """Time spent learning."""
     accuracy: Prequential = field(default_factory=Prequential)
     """Accuracy on each sample before it was learned."""
     streams: dict[str, Place] = field(default_factory=dict)
-    """How much of each stream, by name, in the order they were first met."""
+    """Progress in each stream, by name, in the order they were first seen."""
 
     def state(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""

@@ -1,4 +1,4 @@
-"""The methods, one short file each. `evenstream.methods.ER()` is what `er` means in text."""
+"""The methods, one short file each. In text, `er` means `evenstream.methods.ER()`."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used, for completion in an editor."""
+    """Public names, for completion in an editor."""
     return __all__

@@ -27,7 +27,7 @@ Friends = Literal["any", "others"]
 @register("aser")
 @dataclass
 class ASER(Replay):
-    """Replay samples that support the memory yet oppose the incoming batch; evict low values."""
+    """Replay samples that support the memory but oppose the incoming batch; evict low values."""
 
     citation = "Shim et al., Adversarial Shapley Value Experience Replay, 2021"
     cost = "2 F(b + 2·per_class·classes, at most b + memory) + F(b+m) + G(b+m)"
@@ -37,9 +37,9 @@ class ASER(Replay):
     per_class: Positive = 6
     """Candidates and evaluation points drawn from each class."""
     friends: Friends = "any"
-    """Stored samples that candidates may be of value for: up to `per_class` of each class from the
+    """Stored samples against which candidates are valued: up to `per_class` of each class from the
     whole memory, or from those that are not candidates, as in the references. A class with at most
-    `per_class` samples has none of the second kind (see `AdversarialShapley`)."""
+    `per_class` samples has none of the latter (see `AdversarialShapley`)."""
 
     def make_retrieval(self) -> Retrieval:
         """Adversarial Shapley retrieval."""
@@ -51,11 +51,11 @@ class ASER(Replay):
 
 
 class AdversarialShapley(Retrieval):
-    """The candidates with the highest mean value for memory minus mean value for the batch.
+    """Candidates with the highest mean value for the memory minus that for the batch.
 
-    Without a friend in the memory only the second half of that counts, and it is the same few
-    classes near to the batch that are replayed while all others are forgotten: with 5 samples of
-    each class, `friends=others` is 26 points less accurate on digits (docs/appendix/results.md).
+    Without friends in the memory only the second term counts, and the same few classes near the
+    batch are replayed while all others are forgotten: with 5 samples per class, `friends=others` is
+    26 points less accurate on digits (docs/appendix/results.md).
     """
 
     def __init__(self, neighbours: int, per_class: int, friends: Friends = "any") -> None:
@@ -81,7 +81,7 @@ class AdversarialShapley(Retrieval):
 
 
 class HighestShapleyValues(Storing):
-    """Fill free slots; then let incoming samples compete with stored ones by Shapley value."""
+    """Fills free slots, then lets incoming samples compete with stored ones by Shapley value."""
 
     def __init__(self, neighbours: int, per_class: int) -> None:
         self.neighbours, self.per_class = neighbours, per_class
@@ -101,10 +101,10 @@ class HighestShapleyValues(Storing):
         return Placement(torch.cat(slots), torch.cat(chosen))
 
     def replacements(self, step: Step, current: Rows) -> tuple[Tensor, Tensor]:
-        """Slots that lose their sample, and the incoming rows that take them.
+        """Slots that lose their sample, and the incoming rows that replace them.
 
-        Evaluation points are not candidates, unless that leaves too few: a memory with at most
-        `per_class` samples of each class would otherwise never change again.
+        Evaluation points are not candidates unless that leaves too few: otherwise a memory with at
+        most `per_class` samples per class would never change again.
         """
         memory, generator = step.memory, step.randomness.reservoir
         nothing = current.y[:0]
@@ -131,7 +131,7 @@ class HighestShapleyValues(Storing):
         return slots.to(dropped.device)[dropped[dropped < len(slots)]], winners
 
     def minority(self, step: Step, current: Rows, generator: torch.Generator) -> Tensor:
-        """Which rows are of a class whose share of the memory is below a random threshold."""
+        """Which rows belong to a class whose share of the memory is below a random threshold."""
         threshold = float(torch.rand((), generator=generator)) / step.n_classes
         counts = step.memory.class_counts
         counts = torch.nn.functional.pad(counts, (0, max(0, step.n_classes - len(counts))))
@@ -147,7 +147,7 @@ def others(size: int, slots: Tensor) -> Tensor:
 
 
 def stored(step: Step, *groups: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Features and labels of groups of slots; a slot that is in several is looked at once."""
+    """Features and labels of groups of slots; a slot in several groups is computed once."""
     slots, places = torch.unique(torch.cat(groups), return_inverse=True)
     rows = step.fetch(slots)
     known = features(step, rows)

@@ -1,4 +1,4 @@
-"""What a learner does when nothing is said: ER-LAS, and closed forms beside it on flat inputs."""
+"""The default method: ER-LAS, joined by closed forms on flat inputs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evenstream.policies.rules import Contest, InferenceRule
 @register("auto")
 @dataclass
 class Auto(Replay):
-    """`er-las`; on flat inputs `slda` and `ranpac` learn beside it, and the best of them is asked.
+    """`er-las`; on flat inputs `slda` and `ranpac` learn alongside it, and the best one predicts.
 
-    The stream itself decides which is best: `er-las@contest` is the same under another name.
+    The stream itself decides which is best. `er-las@contest` is another name for it.
     """
 
     citation = "the paper; Hayes and Kanan 2020; McDonnell et al. 2023"
@@ -27,5 +27,5 @@ class Auto(Replay):
         return LogitAdjustedSoftmax()
 
     def make_rule(self) -> InferenceRule:
-        """Whoever was right more often."""
+        """Whichever was right most often."""
         return Contest()

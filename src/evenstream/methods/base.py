@@ -1,8 +1,8 @@
 """The contract between the learner and a method, and the table of methods by name.
 
-A simple method writes `loss` and nothing else. Everything else has a default: hooks for the rows
-it trains on and stores, for what happens after the step and at task boundaries, and the policies
-(retrieval, storing, teacher, rule, head, criterion) that are written once and composed.
+A simple method only implements `loss`. Everything else has a default: hooks for the rows it trains
+on and stores, for the end of a step and task boundaries, and the policies (retrieval, storing,
+teacher, rule, head, criterion) that are written once and composed.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ class Method(Part):
     name: ClassVar[str]
     citation: ClassVar[str] = ""
     cost: ClassVar[str] = ""
-    """Forwards F(n) and backwards G(n) of how many images a step, b incoming and m replayed."""
+    """Cost of a step: forward F(n) and backward G(n) passes of n images, b incoming and m
+    replayed."""
     uses_memory: ClassVar[bool] = True
     trains_on_incoming: ClassVar[bool] = True
-    """Whether the incoming rows are trained on before they are stored (not so for MRO, CLIB)."""
+    """Whether incoming rows are trained on before they are stored (not for MRO and CLIB)."""
     logits_follow_criterion: ClassVar[bool] = True
-    """Whether the logits are what the criterion makes them; False if another loss shapes them."""
+    """Whether the criterion alone shapes the logits; False if another loss does too."""
     if_not_finite: ClassVar[str] = "Lower the learning rate"
     """What to do first when the loss is not finite."""
     stored: ClassVar[Mapping[str, Follows]] = {}
-    """What the fields are that it remembers with stored rows (`follows` has its own tensors)."""
+    """The fields that it stores with rows (`follows` has its own tensors)."""
     may_refuse_late: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        """A method that is not registered is called like its class, not like the one it extends."""
+        """An unregistered method is named after its class, not after the one it extends."""
         super().__init_subclass__()
         declare_late(cls, "stored_rows")
         cls.name = cls.__dict__.get("name", cls.__name__)
@@ -100,12 +101,12 @@ class Method(Part):
 
     @property
     def trained_groups(self) -> tuple[str, ...]:
-        """What `loss` is minimised over: the network, and the method's own optimisers by name."""
+        """What `loss` is minimised over: the network and the method's own optimisers, by name."""
         return ("network",)
 
     @property
     def weighs_rows(self) -> bool:
-        """Whether `learn(..., weights=...)` is for it: all of its loss goes through `step.ce`."""
+        """Whether `learn(..., weights=...)` works: all of its loss goes through `step.ce`."""
         return False
 
     @property
@@ -120,11 +121,11 @@ class Method(Part):
 
     @property
     def own_steps(self) -> tuple[int, StepRows] | None:
-        """Steps that the method makes for each batch, and their rows; None: as the user asks."""
+        """Steps that the method makes for each batch, and their rows; None if the user decides."""
         return None
 
     def why_not_steps(self, rows: StepRows) -> str | None:
-        """Why several steps a batch with such rows make no sense; None if they do."""
+        """Why several steps per batch with such rows make no sense; None if they do."""
         return None
 
     # ---- the step ----------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class Method(Part):
         return [step.incoming, step.retrieve()]
 
     def loss(self, step: Step) -> Tensor | None:
-        """The loss to minimise; None makes no update. The one thing a method must write."""
+        """The loss to minimise; None makes no update. The one thing a method must implement."""
         raise NotImplementedError
 
     def stored_rows(self, step: Step) -> Tensor | None:
@@ -147,7 +148,7 @@ class Method(Part):
     def why_not(self, head: Head, rule: InferenceRule) -> str | None:
         """Why the method makes no sense with this head or rule; None if it does.
 
-        A rule says by `why_not_with` which criteria and heads it makes no sense with.
+        Rules declare in `why_not_with` which criteria and heads they do not work with.
         """
         return None
 
@@ -156,11 +157,11 @@ METHODS: Registry[type[Method]] = Registry("method")
 
 
 def register(name: str) -> Callable[[M], M]:
-    """Make a method known by name; its `-las` form comes with it.
+    """Register a method by name; its `-las` form comes with it.
 
     Raises:
-        InputError: the name could not be written on a command line, or an option has no default or
-            the name of one that heads have.
+        InputError: the name could not be typed on a command line, or an option has no default or
+            shares its name with an option of heads.
     """
     known = isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", name)
     if not known or name.endswith("-las"):
@@ -175,12 +176,12 @@ def register(name: str) -> Callable[[M], M]:
         for field in fields(cls):
             if field.name == "head" or field.name.startswith("head_"):
                 raise InputError(
-                    f"option {field.name!r} of method {name} is one of its head; give it another "
-                    "name"
+                    f"option {field.name!r} of method {name} is taken by its head; choose "
+                    "another name"
                 )
             if field.name == "storing":
                 raise InputError(
-                    f"option 'storing' of method {name} is one of all methods; give it another name"
+                    f"option 'storing' of method {name} exists for all methods; choose another name"
                 )
         return METHODS.register(name)(cls)
 

@@ -31,7 +31,7 @@ TASK, WEIGHTS, TAUGHT, HELD_OUT, FROM_MEMORY = "task", "weights", "taught", "new
 @register("bic")
 @dataclass
 class BiC(TaskwiseMethod):
-    """Cross-entropy and distillation; rows held out from both fit the bias correction.
+    """Cross-entropy and distillation; held-out rows fit the bias correction.
 
     From the second task on, a tenth of the memory and as many rows of the task are held out. The
     memory keeps the same number of rows of each task.
@@ -46,11 +46,11 @@ class BiC(TaskwiseMethod):
     temperature: Temperature = 2.0
     """Temperature of the distillation."""
     lambda_mode: LambdaMode = "classes"
-    """Weights (1-λ) and λ of cross-entropy and distillation: λ is the share of classes that the
-    task does not have (the article), or 1/(task + 1) with the square of the temperature (Mammoth);
-    sairin weighs distillation by that square alone (another public code)."""
+    """Weights (1-λ) and λ of cross-entropy and distillation: λ is the share of classes not in the
+    task (the article), or 1/(task + 1) with the square of the temperature (Mammoth); sairin weights
+    distillation by that square alone (another public code)."""
     held_out: Share = 0.1
-    """Share of the memory that is held out; 0 fits the correction on the memory instead."""
+    """Share of the memory to hold out; 0 fits the correction on the memory instead."""
     bias_lr: Factor = 0.001
     """Learning rate of the bias correction's Adam."""
     bias_epochs: Count = 50
@@ -65,7 +65,7 @@ class BiC(TaskwiseMethod):
         return BiasCorrected(self.bias_lr, self.bias_epochs)
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> Sequence[int] | None:
-        """Weigh the two losses, keep the teacher's correction, hold rows out."""
+        """Set the weights of the two losses, keep the teacher's correction, hold rows out."""
         super().on_task_start(learner, data)
         assert data is not None
         seen = len(learner.labels)
@@ -79,13 +79,13 @@ class BiC(TaskwiseMethod):
         return self.hold_out(learner, data)
 
     def why_not_edit(self) -> str | None:
-        """Rows that are held out would have to follow."""
+        """Reject the edit while rows are held out, since they would have to follow."""
         if HELD_OUT + X not in self.tensors:
             return None
-        return f"{self.name} holds rows out while a task is under way; wait for the end of the task"
+        return f"{self.name} holds rows out during a task; wait for the end of the task"
 
     def hold_out(self, learner: LearnerState, data: TaskData) -> list[int]:
-        """Take rows out of the memory, and say as many rows of the task."""
+        """Remove rows from the memory, and choose as many rows of the task."""
         memory, own = learner.memory, learner.randomness.method
         count = min(round(self.held_out * len(memory)), len(data.y) - 1)
         if len(memory) and not count and isinstance(learner.rule, BiasCorrected):
@@ -102,7 +102,7 @@ class BiC(TaskwiseMethod):
         return positions.tolist()
 
     def _warn_that_nothing_is_held_out(self, stored: int, rows: int) -> None:
-        """Without rows to fit on, the rule takes the memory, where less of the bias shows."""
+        """Without rows to fit on, the rule uses the memory, where less of the bias shows."""
         if self._warned or not self.held_out:
             return
         self._warned = True
@@ -115,7 +115,7 @@ class BiC(TaskwiseMethod):
         )
 
     def loss(self, step: Step) -> Tensor:
-        """(1-λ)·CE + λ·KD on the old columns, the teacher's logits corrected for its own bias."""
+        """(1-λ)·CE + λ·KD on the old columns, with the teacher's logits bias-corrected."""
         x, y = step.joint()
         logits = step.net(x)
         loss = step.ce(logits, y)
@@ -144,7 +144,7 @@ class BiC(TaskwiseMethod):
 
 
 def loss_weights(mode: LambdaMode, old: int, seen: int, task: int) -> tuple[float, float]:
-    """Weights of cross-entropy and distillation in a task, the first being 0."""
+    """Weights of cross-entropy and distillation in a task, counted from 0."""
     if mode == "sairin":
         return 1 - old / seen, 1.0
     weight = old / seen if mode == "classes" else 1 / (task + 1)

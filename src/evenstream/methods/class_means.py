@@ -18,8 +18,8 @@ class ClassMeans(Summing):
     citation = "Mensink et al., Distance-Based Image Classification, 2013"
 
     distance: Distance = "scaled"
-    """scaled: each column in units of its standard deviation inside the classes. euclidean: the
-    columns as they are. cosine: rows and means of length one."""
+    """scaled: each column in units of its standard deviation within classes. euclidean: unscaled
+    columns. cosine: rows and means of length one."""
 
     def make_form(self) -> ClosedForm:
         """Means and variances."""

@@ -28,7 +28,7 @@ IMPORTANCE, ARRIVED = "importance", "arrived"
 @register("clib")
 @dataclass
 class CLIB(MemoryOnly):
-    """Evict, from the largest class, the sample whose training has helped the memory least."""
+    """Evict from the largest class the sample that has helped the memory least."""
 
     citation = "Koh et al., Online Continual Learning on Class Incremental Blurry Task, 2022"
     cost = "F(b+m) + G(b+m) + F(whole memory) every `period` steps"
@@ -41,15 +41,15 @@ class CLIB(MemoryOnly):
     keep: Share = 0.9
     """Share of the importance that is kept at each evaluation."""
     ties: Literal["slot", "oldest"] = "slot"
-    """Which of several least important samples is evicted: that of the lowest slot, or the one
-    that came first, as in the public code."""
+    """Which of several equally unimportant samples to evict: the one in the lowest slot, or the one
+    that arrived first, as in the public code."""
 
     def make_storing(self) -> Storing:
         """Class-balanced, by importance."""
         return LeastImportantOfTheLargestClass(oldest_first=self.ties == "oldest")
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
-        """A draw from memory; which slots were drawn and replaced is kept for the next refresh."""
+        """A draw from memory; keeps the drawn and replaced slots for the next refresh."""
         groups = super().training_rows(step)
         assert step.placed is not None and groups[0].slots is not None
         for name, slots in (("drawn", groups[0].slots), ("replaced", step.placed.slots)):
@@ -72,18 +72,18 @@ class CLIB(MemoryOnly):
 
 
 class LeastImportantOfTheLargestClass(Storing):
-    """Every newcomer is admitted; a full memory gives up a sample of its largest class.
+    """Stores every new sample; a full memory gives up a sample of its largest class.
 
     Args:
-        oldest_first: of equally important samples, give up the one that came first, not that of
-            the lowest slot.
+        oldest_first: of equally important samples, give up the one that arrived first, not the one
+            in the lowest slot.
     """
 
     def __init__(self, oldest_first: bool = False) -> None:
         self.oldest_first = oldest_first
 
     def place(self, step: Step, rows: Rows) -> Placement:
-        """Decide one newcomer after the other: each changes what the next one finds."""
+        """Decide on new samples one by one, since each changes what the next one finds."""
         memory, first = step.memory, step.memory.seen
         memory.seen += len(rows)
         size = len(memory)
@@ -118,7 +118,7 @@ class LeastImportantOfTheLargestClass(Storing):
 
 
 def _evicted(labels: np.ndarray, importance: np.ndarray, arrived: np.ndarray, newcomer: int) -> int:
-    """The least important slot of the class that would be largest with the newcomer."""
+    """The least important slot of the class that would be largest with the new sample."""
     stored = np.bincount(labels, minlength=newcomer + 1)
     counted = stored.copy()
     counted[newcomer] += 1

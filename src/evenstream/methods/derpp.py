@@ -1,4 +1,4 @@
-"""DER++: replay the logits a sample had when it was stored, and labels of a second draw."""
+"""DER++: replay the logits that samples had when stored, and the labels of a second draw."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class DERpp(Method):
     alpha: Factor = 0.1
     """Weight of the distance to stored logits."""
     beta: Factor = 0.5
-    """Weight of the replayed labels' loss."""
+    """Weight of the loss on replayed labels."""
     distance: Literal["mean", "sum"] = "mean"
     """Squared differences averaged over classes, as the public code does, or summed."""
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
-        """Incoming rows and the second draw have labels that are scored."""
+        """Incoming rows and the second draw, whose labels are scored."""
         step.notes["distilled"] = step.retrieve()
         return [step.incoming, step.retrieve()]
 

@@ -28,10 +28,10 @@ from evenstream.methods.parts.taskwise import (
 @register("e2e")
 @dataclass
 class E2E(TaskwiseMethod):
-    """End-to-end incremental learning: two stages a task, the second one balanced.
+    """End-to-end incremental learning: two stages per task, the second one balanced.
 
-    The second stage has nothing to adjust, as no class is rarer than another: it is plain
-    cross-entropy in `e2e-las`, too.
+    In the second stage no class is rarer than another, so there is nothing to adjust: it uses plain
+    cross-entropy in `e2e-las` too.
     """
 
     citation = "Castro et al., End-to-End Incremental Learning, 2018"
@@ -46,8 +46,8 @@ class E2E(TaskwiseMethod):
     fine_tune_epochs: Count = 30
     """Epochs of the second stage; 0 leaves it out."""
     form: Literal["ce", "bce"] = "ce"
-    """Cross-entropy, or (in a public code) a yes or no for the softmax output of each class; both
-    the labels' loss and the distillation, in both stages."""
+    """Cross-entropy, or (in one public code) binary cross-entropy for the softmax output of each
+    class; for both classification and distillation, in both stages."""
     distilled: Literal["all", "old"] = "all"
     """Rows that the first stage distils on: all, or (in that code) only those of old classes."""
     exemplars: Exemplars = "random"
@@ -55,8 +55,8 @@ class E2E(TaskwiseMethod):
 
     @property
     def why_not_las(self) -> str | None:
-        """Only a softmax over all classes has a prior to take out."""
-        return None if self.form == "ce" else "form=bce asks for each class by itself"
+        """Only a softmax over all classes has a prior to remove."""
+        return None if self.form == "ce" else "form=bce scores each class separately"
 
     def loss(self, step: Step) -> Tensor:
         """CE + weight·KD on the old columns."""
@@ -72,13 +72,13 @@ class E2E(TaskwiseMethod):
         return loss
 
     def classification(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The labels' plain loss."""
+        """The plain classification loss."""
         if self.form == "ce":
             return F.cross_entropy(logits, labels)
         return yes_or_no(logits, F.one_hot(labels, logits.shape[1]))
 
     def kept(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """The distillation, on the columns that the targets have."""
+        """The distillation loss, on the columns of the targets."""
         if self.form == "ce":
             return distillation(logits, targets, self.temperature)
         columns = logits[:, : targets.shape[1]]
@@ -93,7 +93,7 @@ class E2E(TaskwiseMethod):
         refill_by_class(learner, data, self.exemplars)
 
     def fine_tune(self, learner: LearnerState, network: Classifier, data: TaskData) -> None:
-        """CE + weight·KD on all columns, from the network as the first stage has left it."""
+        """CE + weight·KD on all columns, from the network after the first stage."""
         first_stage, seen = learner.copy_network(), len(learner.labels)
         for rows in balanced_batches(learner, data, self.fine_tune_epochs):
             logits = network(rows.x)

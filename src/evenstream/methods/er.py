@@ -14,18 +14,18 @@ from evenstream.methods.base import Method, register
 
 @dataclass
 class Replay(Method):
-    """Mix each batch with stored samples and minimise cross-entropy over both: a base of others."""
+    """Base of methods that minimise cross-entropy over each batch and stored samples."""
 
     citation = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning, 2019"
     cost = "F(b+m) + G(b+m)"
 
     @property
     def weighs_rows(self) -> bool:
-        """The loss is nothing but a mean over rows."""
+        """The loss is simply a mean over rows."""
         return True
 
     def loss(self, step: Step) -> Tensor:
-        """Mean loss over the concatenated batch: one forward."""
+        """Mean loss over the concatenated batch, in one forward pass."""
         x, y = step.joint()
         return step.ce(step.net(x), y)
 
@@ -36,10 +36,10 @@ class ER(Replay):
     """Mix each batch with stored samples and minimise cross-entropy over both."""
 
     reduction: Literal["mean", "sum-of-means"] = "mean"
-    """One mean over all rows, or the mean over incoming rows plus that over replayed ones, as
-    ER-ACE, ER-CBA and DER++ have it: with b = m that is a step twice as long."""
+    """One mean over all rows, or the mean over incoming rows plus that over replayed ones, as in
+    ER-ACE, ER-CBA and DER++: with b = m that makes a step twice as long."""
     forwards: Literal["joint", "separate"] = "joint"
-    """One forward over all rows, or one for each group, so that BatchNorm does not mix them."""
+    """One forward pass over all rows, or one per group, so that BatchNorm does not mix them."""
 
     def loss(self, step: Step) -> Tensor:
         """Mean loss over all rows, or the sum of the means over incoming and replayed ones."""

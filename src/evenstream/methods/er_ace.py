@@ -18,7 +18,7 @@ from evenstream.methods.base import Method, register
 class ERACE(Method):
     """Separate losses for incoming rows (present classes only) and replayed rows (all seen).
 
-    The public code has a cosine head (`er-ace:head=cosine`); the paper's other methods have not.
+    The public code has a cosine head (`er-ace:head=cosine`), unlike the paper's other methods.
     """
 
     citation = "Caccia et al., New Insights on Reducing Abrupt Representation Change, 2022"
@@ -26,7 +26,8 @@ class ERACE(Method):
     weighs_rows = True
 
     mask: Literal["strict", "reference"] = "strict"
-    """The public code leaves the newest class and those to come in the incoming softmax, too."""
+    """Classes in the incoming softmax: those present, or, as in the public code, also the newest
+    class and future ones."""
 
     def loss(self, step: Step) -> Tensor:
         """mean_in CE over present classes + mean_replayed CE over seen classes."""

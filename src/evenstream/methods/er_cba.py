@@ -1,7 +1,8 @@
-"""ER-CBA: a small network corrects the logits during training, learnt so that the head needs none.
+"""ER-CBA: a small network corrects the logits in training, so that none is needed at test time.
 
-The continual bias adaptor g_ω maps class probabilities to a correction of the logits. Bilevel: ω
-is chosen so that a head that was updated *through* the correction does well *without* it on memory.
+The continual bias adaptor g_ω maps class probabilities to a correction of the logits. It is a
+bilevel problem: ω is chosen so that a head updated *through* the correction does well *without* it
+on the memory.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Adaptor(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, logits: Tensor) -> Tensor:
-        """The correction; its input is a constant."""
+        """The correction; no gradient flows through its input."""
         n_classes = logits.shape[1]
         probabilities = F.softmax(logits.detach(), 1)
         padded = F.pad(probabilities, (0, self.inner.in_features - n_classes))
@@ -52,17 +53,17 @@ class Adaptor(nn.Module):
 @register("er-cba")
 @dataclass
 class ERCBA(Method):
-    """ER through a learnt correction of the logits that is dropped at test time.
+    """ER through a learned correction of the logits that is dropped at test time.
 
-    The adaptor's own problem is always posed in plain cross-entropy; `er-cba-las` adjusts the loss
-    of the network.
+    The adaptor is always trained with plain cross-entropy; `er-cba-las` adjusts the loss of the
+    network.
     """
 
     citation = (
         "Wang et al., CBA: Improving Online Continual Learning via Continual Bias Adaptor, 2023"
     )
     cost = "F(b) + F(m) + G(b+m), every `period` steps F(b+2m) more"
-    why_not_exits = "it learns one correction of the logits a step"
+    why_not_exits = "it learns one correction of the logits per step"
     follows = by_name({STARTED: WHOLE})
 
     adaptor_lr: Factor = 0.001
@@ -72,8 +73,8 @@ class ERCBA(Method):
     hidden: Positive = 256
     """Hidden units of the adaptor."""
     start: Literal["old-class", "second-task"] = "old-class"
-    """When the adaptor begins to learn: once the memory holds a class that the incoming batch has
-    not, or with the second task, as in the public code, which needs task boundaries."""
+    """When the adaptor starts to learn: once the memory holds a class that is not in the incoming
+    batch, or with the second task, as in the public code, which needs task boundaries."""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -81,15 +82,15 @@ class ERCBA(Method):
         return frozenset({"boundaries"} if self.start == "second-task" else ())
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Make the adaptor."""
+        """Create the adaptor."""
         self._fit(learner)
 
     def on_new_classes(self, learner: LearnerState, first: int) -> None:
-        """Make room for more classes; what was learnt stays."""
+        """Make room for more classes; what was learned stays."""
         self._fit(learner)
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
-        """The second task is one of the two signs to begin."""
+        """The second task is one of the two signals to start."""
         if self.start == "second-task" and learner.task > 0:
             self.tensors[STARTED] = torch.tensor(True)
 
@@ -117,7 +118,7 @@ class ERCBA(Method):
         self.optimizers["adaptor"] = torch.optim.Adam(wide.parameters(), self.adaptor_lr)
 
     def regroup(self, classes: Regrouping) -> None:
-        """Take the class out of the adaptor; the room at its end is as for a class to come."""
+        """Remove the class from the adaptor; the free space at its end is for future classes."""
         adaptor, optimizer = copy.deepcopy((self.adaptor, self.optimizers["adaptor"]))
         inner, outer = adaptor.inner, adaptor.outer
         columns = ((inner.weight, 1), (outer.weight, 0), (outer.bias, 0))
@@ -132,7 +133,7 @@ class ERCBA(Method):
         self.modules["adaptor"], self.optimizers["adaptor"] = adaptor, optimizer
 
     def loss(self, step: Step) -> Tensor:
-        """Now and then the outer step on ω; always the inner loss with the correction constant."""
+        """Inner loss with a constant correction; now and then, the outer step on ω first."""
         incoming, replayed = step.groups
         if self.has_started(step) and step.number % self.period == 0 and len(replayed):
             self.outer_step(step)
@@ -155,7 +156,7 @@ class ERCBA(Method):
         return STARTED in self.tensors
 
     def outer_step(self, step: Step) -> None:
-        """One Adam step on ω; the network and its BatchNorm statistics stay as they are."""
+        """One Adam step on ω; the network and its BatchNorm statistics do not change."""
         fresh = step.fetch(
             draw_distinct(len(step.memory), step.replay_batch, step.randomness.method)
         )

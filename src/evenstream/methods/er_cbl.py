@@ -19,22 +19,22 @@ from evenstream.methods.er import Replay
 @register("er-cbl")
 @dataclass
 class ERCBL(Replay):
-    """ER with the class-balanced loss: rare classes of the batch weigh more."""
+    """ER with the class-balanced loss: rare classes of the batch get more weight."""
 
     citation = "Cui et al., Class-Balanced Loss Based on Effective Number of Samples, 2019"
-    weighs_rows = False  # it has weights of its own
+    weighs_rows = False  # it has its own weights
 
     beta: Annotated[float, Within(0, math.nextafter(1, 0))] = 0.9999
-    """0 weighs all rows equally; towards 1 the weight becomes the inverse frequency."""
+    """0 weights all rows equally; towards 1 the weight becomes the inverse frequency."""
     form: Literal["softmax", "focal"] = "softmax"
-    """The loss that is weighted: cross-entropy, or the focal loss of one binary choice for each
-    class, which the LAS authors' code contains."""
+    """The loss that is weighted: cross-entropy, or the focal loss of one binary choice per class,
+    which the LAS authors' code contains."""
     gamma: Factor = 0.5
-    """How much less rows count that are already right (form=focal); 0 is the sigmoid loss."""
+    """How much less rows that are already right count (form=focal); 0 is the sigmoid loss."""
 
     @property
     def why_not_las(self) -> str | None:
-        """Only a softmax has a prior to take out."""
+        """Only a softmax has a prior to remove."""
         return None if self.form == "softmax" else "the focal loss has no softmax to adjust"
 
     def loss(self, step: Step) -> Tensor:
@@ -57,7 +57,7 @@ def focal_losses(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
 
 
 def class_weights(labels: Tensor, n_classes: int, beta: float) -> Tensor:
-    """w_c = (1 - β) / (1 - β^{n_c}), 0 for absent classes, in sum the number of present ones."""
+    """w_c = (1 - β) / (1 - β^{n_c}), scaled to sum to the number of present classes."""
     counts = torch.bincount(labels, minlength=n_classes).double()
     present = counts > 0
     weights = torch.where(present, (1 - beta) / (1 - beta ** counts.clamp_min(1)), 0.0)

@@ -29,7 +29,7 @@ SURROGATE = "surrogate"
 @register("er-obc")
 @dataclass
 class EROBC(Replay):
-    """ER, then a second step for head weight and bias only; the extractor does not move.
+    """ER, then a second step for head weight and bias only; the extractor does not change.
 
     The correction always uses plain cross-entropy: it is a remedy for the same bias, on rows as
     balanced as the memory. `er-obc-las` adjusts the first step.
@@ -38,23 +38,23 @@ class EROBC(Replay):
     citation = "Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, 2023"
     cost = "F(b+m) + G(b+m) + F(m) + head only G(m)"
     logits_follow_criterion = False
-    weighs_rows = False  # the second step would not
+    weighs_rows = False  # the second step would ignore them
 
     correction_batch: Count = 0
     """Rows of the second draw; 0 means as many as are replayed."""
     correction_weight: Factor = 1.0
-    """Factor of the second step's loss; 0 is ER."""
+    """Factor on the second step's loss; 0 is ER."""
     correction_draw: Literal["uniform", "balanced"] = "uniform"
     """Whether the second draw is uniform or has the same number of rows from each class."""
     correction_mode: Literal["train", "eval"] = "train"
     """BatchNorm statistics of the second draw: its own, or the running ones."""
     surrogate_head: bool = False
-    """Train the extractor through a head of its own, so that the head that predicts learns from
-    the second draw only."""
+    """Train the extractor through a separate head, so that the predicting head learns only from the
+    second draw."""
 
     @property
     def why_not_exits(self) -> str | None:
-        """The surrogate stands for one head."""
+        """The surrogate replaces a single head."""
         return "it has one surrogate head" if self.surrogate_head else None
 
     @property
@@ -63,7 +63,7 @@ class EROBC(Replay):
         return ("network", SURROGATE) if self.surrogate_head else ("network",)
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Make the surrogate head."""
+        """Create the surrogate head."""
         if not self.surrogate_head:
             return
         real, options = learner.network.head, learner.options
@@ -73,7 +73,7 @@ class EROBC(Replay):
         self.optimizers[SURROGATE] = learner.make_optimizer(head.parameters())
 
     def on_new_classes(self, learner: LearnerState, first: int) -> None:
-        """Let a copy of the surrogate head grow, so that a refused step still has the old one."""
+        """Grow a copy of the surrogate head, so that a rejected step still has the old one."""
         if not self.surrogate_head:
             return
         old = self.modules[SURROGATE], self.optimizers[SURROGATE]

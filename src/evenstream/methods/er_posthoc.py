@@ -1,4 +1,4 @@
-"""ER-PostHoc: train as ER, take the class frequencies out of the logits when predicting."""
+"""ER-PostHoc: train like ER, and remove the class frequencies from the logits when predicting."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evenstream.policies.rules.post_hoc import NOT_TWICE
 class ERPostHoc(Replay):
     """ER, then subtract τ·log(class frequency) from the logits at prediction: `er@post-hoc`.
 
-    The paper names the correction but not whose frequencies. Here they are those of the rows that
-    were trained on lately, replayed ones included.
+    The paper names the correction but not which frequencies. Here they are those of recently
+    trained rows, including replayed ones.
     """
 
     citation = "Collell et al., Reviving Threshold-Moving, 2016"
@@ -27,9 +27,9 @@ class ERPostHoc(Replay):
     tau: Factor = 1.0
     """Strength of the correction; 0 is ER."""
     decay: Share = 0.9
-    """How much of the counts is kept at each step; 1 counts the whole stream alike, as for a fixed
+    """Share of the counts kept at each step; 1 counts the whole stream equally, as for a fixed
     distribution."""
 
     def make_rule(self) -> InferenceRule:
-        """Post-hoc correction by the rows counted so far."""
+        """Post-hoc correction."""
         return PostHocCorrection(self.tau, self.decay)

@@ -29,7 +29,7 @@ class ERUp(Replay):
 
 
 class OverSampledAbsentClasses(Retrieval):
-    """As many stored rows of each absent class as a present one has on average."""
+    """Replays as many rows of each absent class as a present one has on average."""
 
     def pick(self, step: Step, count: int) -> Rows:
         """Stored rows of each class that is not in the incoming batch, whatever `count` says."""

@@ -1,4 +1,4 @@
-"""ER-WN: train as ER, predict with head weights of equal length (τ-normalisation)."""
+"""ER-WN: train like ER, predict with head weights of equal length (τ-normalisation)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenstream.policies.rules import InferenceRule, NormalisedWeights
 class ERWN(Replay):
     """ER whose head is normalised after training, so that no class wins by a longer weight.
 
-    The paper says only that weights are normalised; doing so at test time is Kang et al.'s way.
+    The paper only says that weights are normalised; Kang et al. do so at test time.
     """
 
     citation = "Kang et al., Decoupling Representation and Classifier for Long-Tailed Data, 2020"
@@ -38,13 +38,13 @@ class ERWN(Replay):
         return NormalisedWeights(self.power, self.keep_bias)
 
     def why_not(self, head: Head, rule: InferenceRule) -> str | None:
-        """Logits that were not trained cannot predict."""
+        """Only logits that were trained can predict."""
         if self.when == "train" and not isinstance(rule, NormalisedWeights):
             return "when=train trains normalised weights, so only the rule normalised can predict"
         return None
 
     def loss(self, step: Step) -> Tensor:
-        """ER's loss, on normalised logits if these are trained."""
+        """ER's loss, on normalised logits with when=train."""
         if self.when == "test":
             return super().loss(step)
         x, y = step.joint()

@@ -1,4 +1,4 @@
-"""EWC: weights that earlier tasks depend on are pulled back to where those tasks left them."""
+"""EWC: pull weights that earlier tasks depend on back to where those tasks left them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from evenstream.methods.parts.fisher import (
 FISHER, ANCHOR, OFFSET = "fisher/", "anchor/", "offset"
 
 REACH = 1.5
-"""How far the penalty may move a weight in a step of SGD, in distances from θ*: 1 is right there,
-and from 2 on each step ends further away than it began."""
+"""How far the penalty may move a weight in one SGD step, relative to its distance from θ*: 1 goes
+right there, and from 2 on each step ends further away than it began."""
 
 
 @register("ewc")
 @dataclass
 class EWC(FineTune):
-    """Cross-entropy + λ Σ F·(θ - θ*)², with the Fisher information F of the tasks that are over.
+    """Cross-entropy + λ Σ F·(θ - θ*)², with the Fisher information F of finished tasks.
 
     F is measured in a second pass over each task's data, so this is not strictly online.
     """
@@ -44,18 +44,18 @@ class EWC(FineTune):
     cost = "F(b) + G(b), at the end of a task the gradient of each of its rows by itself"
     needs = frozenset({"boundaries", "second_pass"})
     logits_follow_criterion = False
-    weighs_rows = False  # the Fisher information would not
+    weighs_rows = False  # the Fisher information would ignore them
     if_not_finite = "Lower the penalty's weight (ewc:strength=...) or the learning rate"
 
     strength: Factor = 90.0
     """λ, the weight of the penalty."""
     tasks: Literal["online", "separate"] = "online"
-    """online: one F, added up, around the newest weights (Schwarz et al., 2018). separate: a
-    penalty for each task around the weights that it ended with."""
+    """online: one accumulated F around the newest weights (Schwarz et al., 2018). separate: a
+    penalty for each task around its final weights."""
     gamma: Share = 1.0
-    """How much of the earlier F is kept at the end of a task (tasks=online)."""
+    """Share of the earlier F kept at the end of a task (tasks=online)."""
     fisher: FisherForm = "empirical"
-    """mammoth weighs each row by p(y|x), as that library does."""
+    """mammoth weights each row by p(y|x), as that library does."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +63,7 @@ class EWC(FineTune):
             raise InputError("gamma is an option of tasks=online")
 
     def loss(self, step: Step) -> Tensor:
-        """Fine-tuning with the penalty, once there is one."""
+        """Cross-entropy plus the penalty, once there is one."""
         loss = super().loss(step)
         if OFFSET not in self.tensors:
             return loss
@@ -83,11 +83,11 @@ class EWC(FineTune):
         }
 
     def how(self, name: str) -> Follows:
-        """Rows of the head are those of classes; all else stays, the sum of what is over, too."""
+        """Head rows follow their classes; everything else stays, including the accumulated sum."""
         return PerClass() if name.endswith(("/head.weight", "/head.bias")) else WHOLE
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Measure the task's Fisher information and add it to what there is."""
+        """Measure the task's Fisher information and add it to the rest."""
         network = learner.network
         assert data is not None  # see `needs`
         size = rows_at_once(network)
@@ -111,7 +111,7 @@ class EWC(FineTune):
 def add_penalties(f1: Tensor, a1: Tensor, f2: Tensor, a2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """f, a and a constant c with f1·(θ-a1)² + f2·(θ-a2)² = f·(θ-a)² + c for every θ.
 
-    So the penalties of any number of tasks need the room of one.
+    So the penalties of any number of tasks need only the space of one.
     """
     f = f1 + f2
     share = torch.where(f > 0, f2 / f, 1.0)

@@ -1,4 +1,4 @@
-"""Fine-tuning: train on the stream as it comes, without any memory (the lower bound)."""
+"""Fine-tuning: train on the stream as it arrives, without any memory (the lower bound)."""
 
 from __future__ import annotations
 

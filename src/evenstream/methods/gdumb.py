@@ -1,4 +1,4 @@
-"""GDumb: store greedily and evenly, and learn from nothing but the memory, from scratch."""
+"""GDumb: store greedily and evenly, and learn from scratch on the memory alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ INITIAL = "initial"
 @register("gdumb")
 @dataclass
 class GDumb(Method):
-    """Keep a greedy, balanced memory, and train a new network on it alone at each task's end."""
+    """Keep a greedily balanced memory; train a new network on it alone at the end of each task."""
 
     citation = "Prabhu et al., GDumb: Questioning Our Progress in Continual Learning, 2020"
-    cost = "nothing in a step; (F(M) + G(M)) · `epochs` at each task's end"
+    cost = "nothing per step; (F(M) + G(M)) · `epochs` at the end of each task"
     needs = frozenset({"boundaries", "memory"})
     trains_on_incoming = False
     why_not_las = "it learns from a balanced memory, where there is nothing to adjust"
@@ -38,11 +38,11 @@ class GDumb(Method):
         return "it trains at the ends of tasks only"
 
     def make_storing(self) -> Storing:
-        """The sampler."""
+        """The greedy sampler."""
         return GreedyBalanced()
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Keep the weights that every training starts from."""
+        """Keep the weights from which every training starts."""
         self.modules[INITIAL] = learner.copy_network()
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
@@ -53,7 +53,7 @@ class GDumb(Method):
         """Steps only store."""
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Forget, then learn from the memory."""
+        """Start over, then learn from the memory."""
         if len(learner.memory):
             start_over(learner, self.modules[INITIAL])
             train_on_memory(learner, self.epochs)

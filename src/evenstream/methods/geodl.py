@@ -1,4 +1,4 @@
-"""GeoDL: keep the features along the geodesic between their old and new subspaces."""
+"""GeoDL: preserve features along the geodesic between their old and new subspaces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GeoDL(TaughtReplay):
     form: GeodesicForm = "cosine"
     """The published cosine under the kernel, or the public code's quadratic form."""
     centring: Centring = "batch"
-    """What the subspaces are centred by: the mean of the batch, nothing, or (in the public code)
+    """Centring of the subspaces: by the mean of the batch, not at all, or (in the public code) by
     each row's own mean over its features."""
 
     def distance(self, step: Step, new: FeaturesAndLogits, old: FeaturesAndLogits) -> Tensor:

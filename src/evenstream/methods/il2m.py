@@ -1,4 +1,4 @@
-"""IL2M: train as ER, rescale old classes when predicting."""
+"""IL2M: train like ER, rescale old classes when predicting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class IL2M(Replay):
     citation = "Belouadah and Popescu, IL2M: Class Incremental Learning With Dual Memory, 2019"
 
     measured: Measured = "in-training"
-    """When the confidence is measured: summed up while training, over the task's last epoch, or
-    with the trained network at the task's end, as public codes do, which needs the task's data."""
+    """When the confidence is measured: during training, over the task's last epoch, or with the
+    trained network at the end of the task, as public codes do, which needs the task's data."""
 
     def make_rule(self) -> InferenceRule:
         """Rescaled probabilities."""

@@ -1,4 +1,4 @@
-"""The labels trick: a softmax over the classes at hand only, so that absent ones are not pushed."""
+"""The labels trick: a softmax over present classes only, which leaves absent ones alone."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ IN_TASK = "in_task"
 class LabelsTrick(FineTune):
     """Fine-tuning with the columns of absent classes left out of the softmax.
 
-    Logit Adjusted Softmax (window 1) is this and, beyond it, weighs the present classes by count.
+    Logit Adjusted Softmax (window 1) does this, and also weights the present classes by count.
     """
 
     citation = "Zeno et al., Task Agnostic Continual Learning Using Online Variational Bayes, 2018"
     follows = by_name({IN_TASK: PerClass(added=True)})
 
     columns: Literal["batch", "task"] = "batch"
-    """The classes in the softmax: of the incoming batch, or of the current task as far as they
-    have arrived, which needs task boundaries."""
+    """Classes in the softmax: those of the incoming batch, or those of the current task that have
+    arrived so far, which needs task boundaries."""
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Boundaries only where the task's classes are asked for."""
+        """Boundaries, only if the task's classes are used."""
         return frozenset({"boundaries"} if self.columns == "task" else ())
 
     def loss(self, step: Step) -> Tensor:
@@ -55,5 +55,5 @@ class LabelsTrick(FineTune):
         return logits.masked_fill(~present, -math.inf)
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
-        """No class of the new task has arrived yet."""
+        """Start over: no class of the new task has arrived yet."""
         self.tensors[IN_TASK] = torch.zeros(0, dtype=torch.bool, device=learner.device)

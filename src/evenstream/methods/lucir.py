@@ -1,4 +1,4 @@
-"""LUCIR's less-forget constraint: keep the direction of the features."""
+"""LUCIR's less-forget constraint: preserve the direction of the features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenstream.methods.parts.taught_replay import FeaturesAndLogits, TaughtRepl
 @register("lucir")
 @dataclass
 class LUCIR(TaughtReplay):
-    """The distillation of LUCIR by itself, as the paper uses it online."""
+    """LUCIR's distillation alone, as the paper uses it online."""
 
     citation = "Hou et al., Learning a Unified Classifier Incrementally via Rebalancing, 2019"
 
@@ -37,5 +37,5 @@ class LUCIR(TaughtReplay):
 
 
 def adaptation(old: int, new: int) -> float:
-    """√(old classes / new ones), as the public code has it; no new class counts as one."""
+    """√(old classes / new ones), as in the public code; no new classes count as one."""
     return math.sqrt(old / max(1, new))

@@ -1,4 +1,4 @@
-"""LUCIR as published: a cosine classifier with imprinted rows, feature distillation, a margin."""
+"""LUCIR as published: cosine classifier, imprinted rows, feature distillation and a margin."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LUCIRFull(TaskwiseMethod):
     """All parts of LUCIR; `lucir` is its distillation alone, for online streams.
 
     Rows of old classes in the head are frozen. Features keep their sign if the network can leave
-    out its last ReLU (those of the ResNet family can).
+    out its last ReLU (ResNets can).
     """
 
     citation = "Hou et al., Learning a Unified Classifier Incrementally via Rebalancing, 2019"
@@ -55,14 +55,14 @@ class LUCIRFull(TaskwiseMethod):
     """Learning rate of that fine-tuning."""
 
     def make_head(self) -> Head:
-        """Cosines with a factor that is learned."""
+        """Cosines with a learned scale."""
         return Cosine(scale=1.0, scale_learned=True)
 
     def why_not(self, head: Head, rule: InferenceRule) -> str | None:
-        """Its terms are of cosines."""
+        """Its loss is defined on cosines."""
         if isinstance(head, Cosine):
             return None
-        return "lucir-full is made for a cosine head; leave head=cosine as it is"
+        return "lucir-full needs a cosine head; leave head=cosine unchanged"
 
     def on_setup(self, learner: LearnerState) -> None:
         """Leave out the last ReLU, if the network can."""
@@ -98,14 +98,14 @@ class LUCIRFull(TaskwiseMethod):
         return loss + weight * cosine_distance(old_features, features) + ranking
 
     def after_step(self, step: Step) -> None:
-        """Put the frozen rows back, whatever momentum or weight decay have done to them."""
+        """Restore the frozen rows, whatever momentum or weight decay did to them."""
         if self.old_network is not None and self.old_network.network is not None:
             frozen = self.old_network.network.head.weight[: self.old_network.known]
             with torch.no_grad():
                 step.network.head.weight[: len(frozen)] = frozen
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Fine-tune the head, if asked to; then refill the memory."""
+        """Fine-tune the head if requested, then refill the memory."""
         assert data is not None
         if self.old_network is not None:
             with learning_rate(learner.optimizer, self.fine_tune_lr):
@@ -118,7 +118,7 @@ class LUCIRFull(TaskwiseMethod):
 
 
 def imprinted(features: Tensor, labels: Tensor, old_rows: Tensor) -> Tensor:
-    """A row for each label: the mean direction of its features, as long as old rows on average."""
+    """A row per label: the mean direction of its features, with the mean length of old rows."""
     sums = features.new_zeros(int(labels.max()) + 1, features.shape[1])
     sums.index_add_(0, labels, F.normalize(features, dim=1))
     length: Tensor = old_rows.norm(dim=1).mean()

@@ -1,4 +1,4 @@
-"""LwF: keep the softened outputs for the classes that were known before."""
+"""LwF: preserve the softened outputs for classes that were known before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LwF(TaughtReplay):
     temperature: Temperature = 2.0
     """Temperature of the distillation."""
     form: DistillationForm = "ce"
-    """Cross-entropy or Kullback-Leibler divergence: another value, the same gradient."""
+    """Cross-entropy or Kullback-Leibler divergence: different values, the same gradient."""
     scaled: bool = False
     """Multiply by the temperature squared, as some public code does."""
 

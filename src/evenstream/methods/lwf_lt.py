@@ -1,4 +1,4 @@
-"""LwF with the labels trick: distil the old classes, and let the new ones compete by themselves."""
+"""LwF with the labels trick: distil old classes, and let new ones compete among themselves."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from evenstream.policies.teachers import TaskEndTeacher, Teacher
 @register("lwf-lt")
 @dataclass
 class LwFLabelsTrick(LabelsTrick):
-    """LwF without memory whose cross-entropy is that of the current task's classes only."""
+    """LwF without memory, with cross-entropy over the current task's classes only."""
 
     citation = "a baseline of Zając et al., Prediction Error-based Classification, 2024"
     cost = "F(b) + G(b) + F(b) of the teacher"
     logits_follow_criterion = False
-    weighs_rows = False  # the distillation would not
+    weighs_rows = False  # the distillation would ignore them
     why_not_las = (
         "Logit Adjusted Softmax leaves absent classes out by itself; take lwf-las and memory=0"
     )
 
     columns: Literal["batch", "task"] = "task"
-    """The classes in the softmax: of the incoming batch, or of the current task as far as they
-    have arrived."""
+    """Classes in the softmax: those of the incoming batch, or those of the current task that have
+    arrived so far."""
     weight: Factor = 5.0
     """Weight of the distillation (α)."""
     temperature: Temperature = 2.0

@@ -1,4 +1,4 @@
-"""MIR: replay the stored samples that the coming update would hurt most."""
+"""MIR: replay the stored samples that the upcoming update would hurt most."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from evenstream.policies.storing import AtTaskEnd, Reservoir, Storing, reservoir
 Mode = Literal["train", "eval"]
 TASK = "task"
 CANDIDATES_FOR_EACH = 5
-"""Candidates for each row to be replayed. With many more the same few rows are replayed."""
+"""Candidates per replayed row. With many more, the same few rows are replayed."""
 
 
 class MaximallyInterfered(Retrieval):
@@ -50,7 +50,7 @@ class MaximallyInterfered(Retrieval):
         return candidates.take(torch.argsort(after - before, descending=True, stable=True)[:count])
 
     def candidates(self, step: Step, count: int) -> Rows:
-        """A uniform draw from the whole memory, or from what earlier tasks have left there."""
+        """A uniform draw from the whole memory, or from samples of earlier tasks."""
         if not self.earlier_tasks or not len(step.memory):
             return Uniform().pick(step, count)
         earlier = (step.memory.field(TASK) < step.remembered[TASK][0]).nonzero().squeeze(1).cpu()
@@ -60,7 +60,7 @@ class MaximallyInterfered(Retrieval):
 @register("mir")
 @dataclass
 class MIR(Replay):
-    """Replay what the incoming batch would interfere with most; otherwise like ER."""
+    """Replay the samples that the incoming batch would interfere with most; otherwise like ER."""
 
     citation = "Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, 2019"
     cost = "F(b) + G(b) + 2 F(subsample) + F(b+m) + G(b+m)"
@@ -80,14 +80,14 @@ class MIR(Replay):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Nothing, unless an option looks at tasks."""
+        """Nothing, unless an option uses tasks."""
         if self.update_at_task_end:
             return frozenset({"boundaries", "second_pass"})
         return frozenset({"boundaries"} if self.exclude_current else ())
 
     @property
     def weighs_rows(self) -> bool:
-        """A task's data comes without weights."""
+        """A task's data has no weights."""
         return not self.update_at_task_end
 
     def make_retrieval(self) -> Retrieval:
@@ -99,17 +99,17 @@ class MIR(Replay):
         return AtTaskEnd() if self.update_at_task_end else Reservoir()
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Note which task it is."""
+        """Record the task."""
         self.tensors[TASK] = torch.tensor(learner.task, device=learner.device)
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
-        """As ER; samples remember their task if retrieval asks for it."""
+        """Like ER; samples remember their task if retrieval needs it."""
         if self.exclude_current:
             step.remember(task=self.tensors[TASK].expand(len(step.incoming)))
         return super().training_rows(step)
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Offer the whole task to the reservoir, if that was put off until now."""
+        """Offer the whole task to the reservoir, if that was postponed."""
         if not self.update_at_task_end:
             return
         assert data is not None

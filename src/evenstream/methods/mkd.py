@@ -32,12 +32,12 @@ class MKD(TaughtReplay):
     weight: Factor = 5.5
     """Weight of the distillation (λ)."""
     averaging: Fading = 0.99
-    """Share of the teacher's weights that is kept at each step (1 - α). 0 means a copy of the
-    network at each task's end, which needs task boundaries."""
+    """Share of the teacher's weights kept at each step (1 - α). 0 means a copy of the network at
+    the end of each task, which needs task boundaries."""
     temperature: Temperature = 4.0
     """Temperature of the distillation."""
     raw_view: bool = True
-    """Pull the answers on un-augmented rows to the teacher's on augmented ones, too."""
+    """Also pull the outputs on un-augmented rows towards the teacher's on augmented ones."""
 
     def distance(self, step: Step, new: FeaturesAndLogits, old: FeaturesAndLogits) -> Tensor:
         """T²·KL on the classes that the teacher knows, mean over the views."""

@@ -1,4 +1,4 @@
-"""MRO: memory replay only; the stream feeds the memory and nothing else."""
+"""MRO: memory replay only; the stream just feeds the memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenstream.methods.base import Method, register
 
 @dataclass
 class MemoryOnly(Method):
-    """What MRO and CLIB share: every row that is trained on comes from memory."""
+    """Base of MRO and CLIB: every training row comes from memory."""
 
     cost = "F(b+m) + G(b+m)"
     needs = frozenset({"memory"})
@@ -50,5 +50,5 @@ class MRO(MemoryOnly):
 
     @property
     def memory_first(self) -> bool:
-        """As the option says."""
+        """As set by the option."""
         return self.update_first

@@ -1,4 +1,4 @@
-"""OCM: keep what views of rotated images have in common, with each other and the previous model."""
+"""OCM: preserve what views of rotated images share, with each other and the previous model."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ REPLAYED = "replayed"
 @register("ocm")
 @dataclass
 class OCM(TwoViews):
-    """Mutual information by contrast, between two views of images turned in sixteen ways.
+    """Contrastive mutual information between two views of images transformed in sixteen ways.
 
-    Each way to turn an image makes a class of its own. From the second task on the head learns from
-    replayed rows only, and a copy of the model from the last task's end is held on to.
+    Each transformation of an image makes its own class. From the second task on, the head learns
+    from replayed rows only, and the model stays close to its copy from the end of the last task.
     """
 
     citation = "Guo et al., Online Continual Learning through Mutual Information Maximization, 2022"
@@ -43,31 +43,30 @@ class OCM(TwoViews):
     trained_groups = ("network", PROJECTION)
     follows = by_name({PROJECTION: WHOLE, PREVIOUS: WHOLE})
     logits_follow_criterion = False
-    why_not_exits = "most of its loss is of features, not of logits"
+    why_not_exits = "most of its loss is on features, not logits"
     own_view = "resized-crop0.3{size}+flip+gray0.25"
 
     temperature: Annotated[float, Within(0.001)] = 0.07
     """T of the contrastive losses."""
     projection: Positive = 128
-    """Dimensions of the linear projection; at most those of the features."""
+    """Dimensions of the linear projection; at most as many as the features have."""
     later_weight: Share = 0.5
     """Factor on the similarities after the first task; the public code has 0.5 for CIFAR-10."""
     beta2: Fading = 0.99
-    """How much of its mean of squared gradients Adam keeps at each step, as in the public code;
-    PyTorch's own default is 0.999. SGD has no such mean."""
+    """Adam's second beta, as in the public code; PyTorch's own default is 0.999. SGD ignores it."""
 
     def make_teacher(self) -> Teacher:
-        """The previous model: a copy from the last task's end."""
+        """The previous model: a copy from the end of the last task."""
         return TaskEndTeacher()
 
     @property
     def previous(self) -> Teacher:
-        """The network of the last task's end."""
+        """The network from the end of the last task."""
         assert self.teacher is not None
         return self.teacher
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Make the second view and the projection; Adam gets the betas of the public code."""
+        """Create the second view and the projection; Adam gets the betas of the public code."""
         super().on_setup(learner)
         size = learner.network.head.in_features
         add_projection(self, learner, nn.Linear(size, min(size, self.projection)))
@@ -77,7 +76,7 @@ class OCM(TwoViews):
                     group["betas"] = (group["betas"][0], self.beta2)
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """The previous model has a projection, too."""
+        """The previous model has a projection too."""
         if PROJECTION in self.modules:
             self.modules[PREVIOUS] = self.rebuild_module(learner, PREVIOUS)
 
@@ -86,14 +85,14 @@ class OCM(TwoViews):
         return copy.deepcopy(self.modules[PROJECTION]).requires_grad_(False)
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
-        """Whom the head learns from: the batch in the first task, replayed rows afterwards."""
+        """What the head learns from: the batch in the first task, replayed rows afterwards."""
         rows = step.incoming
         if self.previous.network is not None and len(replayed := step.retrieve()):
             rows = step.notes[REPLAYED] = replayed
         return [replace(rows, preprocess=self.augmented, made=None)]
 
     def loss(self, step: Step) -> Tensor:
-        """The head's loss, the contrast of new rows, and what replayed rows hold on to."""
+        """The head's loss, the contrast of new rows, and the consistency of replayed rows."""
         (rows,) = step.groups
         logits = step.net(rows.x)
         loss = step.ce(logits, rows.y)
@@ -117,9 +116,9 @@ class OCM(TwoViews):
         return loss
 
     def similarities(self, features: Tensor, weight: float, generator: Generator) -> Tensor:
-        """Of embeddings with each other and with a random window of the features.
+        """Similarities of embeddings with each other and with a random window of the features.
 
-        The features are of length one as a whole, not in the window.
+        The features have length one as a whole, not within the window.
         """
         embeddings = self.embed(features, PROJECTION)
         size = embeddings.shape[1]
@@ -133,9 +132,7 @@ class OCM(TwoViews):
 
 
 def turned(rows: Rows, n_classes: int) -> Rows:
-    """Images in sixteen orientations, with a label for each; inputs that are not images stay as
-    they are.
-    """
+    """Images in sixteen versions, with a label for each; other inputs stay unchanged."""
     if rows.raw.dim() != 4 or isinstance(rows.preprocess, Latents):
         return rows
     y = pseudo_labels(rows.y, n_classes)

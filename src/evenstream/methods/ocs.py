@@ -1,4 +1,4 @@
-"""OCS: train on and store the incoming samples whose gradients speak for the others and memory."""
+"""OCS: train on and store incoming samples whose gradients represent the rest and the memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OCS(Replay):
     cost = "F(b) + F(m) + F(b/2+m) + G(b/2+m); gradients=full: also G of each of b rows, and G(m)"
 
     keep: Share = 0.5
-    """Share of the incoming batch that is selected; 1 is ER."""
+    """Share of the incoming batch to select; 1 is ER."""
     affinity: Factor = 1000.0
     """Weight of the affinity with the memory (the paper's τ)."""
     gradients: Literal["head", "full"] = "head"
@@ -46,7 +46,7 @@ class OCS(Replay):
 
     @property
     def why_not_exits(self) -> str | None:
-        """The gradients of the head are those of a single one."""
+        """Head gradients assume a single head."""
         return "use gradients=full with several exits" if self.gradients == "head" else None
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
@@ -74,12 +74,12 @@ class OCS(Replay):
         return selection_scores(own, memory, self.affinity)
 
     def stored_rows(self, step: Step) -> Tensor | None:
-        """The same selection goes to the memory."""
+        """Store the same selection."""
         return step.notes.get("stored")
 
 
 def selection_scores(gradients: Tensor, memory: Tensor, affinity: float) -> Tensor:
-    """S - D + τ·A: likeness to the mean, likeness to each other, likeness to the memory."""
+    """S - D + τ·A: similarity to the mean, to each other, and to the memory."""
     mean = gradients.mean(0)
     similarity = cosines(gradients, mean.unsqueeze(0)).squeeze(1)
     diversity = cosines(gradients, gradients).mean(1)

@@ -25,8 +25,8 @@ class PCR(TwoViews):
     """Logit Adjusted Softmax on a cosine head, over two views of the batch and of replayed rows.
 
     Every row is contrasted with the class weights ("proxies") of all rows of the step, so class c
-    counts n_c times: the denominator is Σ_c n_c·exp(cos/T), that of LAS with τ = 1 and a window of
-    one batch. The losses differ by the mean of log n_y, which has no gradient.
+    is counted n_c times: the denominator is Σ_c n_c·exp(cos/T), that of LAS with τ = 1 and a window
+    of one batch. The losses differ by the mean of log n_y, which has no gradient.
     """
 
     citation = (
@@ -36,24 +36,24 @@ class PCR(TwoViews):
     cost = "F(2b+2m) + G(2b+2m)"
     why_not_exits = "it contrasts rows with class weights by their cosines"
     why_not_las = (
-        "pcr is Logit Adjusted Softmax on a cosine head already; for other options of it use "
+        "pcr already is Logit Adjusted Softmax on a cosine head; for other options of it use "
         "er-las:head=cosine"
     )
 
     temperature: Annotated[float, Within(0.001)] = 0.09
-    """T: the cosines are divided by it."""
+    """T, which divides the cosines."""
     skip_first: bool = True
     """Do not update while the memory is empty, as in the public code."""
     forwards: Literal["joint", "separate"] = "joint"
-    """One forward over all rows, or, as the public code does, one over both views of the incoming
-    rows and one over those of the replayed ones, so that BatchNorm does not mix them."""
+    """One forward pass over all rows, or, as in the public code, one over both views of the
+    incoming rows and one over those of the replayed ones, so that BatchNorm does not mix them."""
 
     def make_head(self) -> Head:
         """Cosines over the temperature."""
         return Cosine(1 / self.temperature)
 
     def why_not(self, head: Head, rule: InferenceRule) -> str | None:
-        """It is defined by cosines."""
+        """It is defined on cosines."""
         if isinstance(head, Cosine):
             return None
         return (
@@ -79,7 +79,7 @@ class PCR(TwoViews):
         return step.ce(torch.cat(logits), labels)
 
     def logits_of_views(self, step: Step, views: Sequence[Rows]) -> Tensor:
-        """One forward over both views of the same rows."""
+        """One forward pass over both views of the same rows."""
         logits = step.net(torch.cat([rows.x for rows in views]))
         parts = torch.split(logits.detach(), [len(rows) for rows in views])
         for rows, part in zip(views, parts, strict=True):

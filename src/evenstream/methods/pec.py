@@ -35,7 +35,7 @@ SEEN, ANNOUNCED = "seen", "announced"
 
 
 def student_of(label: int) -> str:
-    """The name of a class's student and of its optimiser."""
+    """The name of a class's student and its optimiser."""
     return f"student-{label}"
 
 
@@ -64,39 +64,39 @@ class PEC(Method):
     student_lr: Factor = 0.01
     """Learning rate of the students' Adam."""
     schedule: Literal["linear", "constant"] = "linear"
-    """linear: a student's rate falls to 0 over the samples that its class has in the task, which
+    """linear: a student's rate falls to 0 over the samples of its class in the task, whose number
     must be known in advance. constant: needs nothing from the stream."""
     hidden: Positive = 10
     """Hidden units of a student."""
     teacher_width: Positive = 500
-    """Hidden units of the teacher, for each one of a student."""
+    """Hidden units of the teacher for each hidden unit of a student."""
     outputs: Positive = 99
     """Outputs of teacher and students."""
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The number of samples of each class only where the rate follows it."""
+        """The number of samples per class, only if the rate depends on it."""
         return frozenset({"boundaries", "label_counts"} if self.schedule == "linear" else ())
 
     def make_rule(self) -> InferenceRule:
-        """The students decide."""
+        """The students predict."""
         return SmallestError(self)
 
     def why_not(self, head: Head, rule: InferenceRule) -> str | None:
-        """Other rules ask a network that is not trained."""
+        """Other rules use a network that is not trained."""
         if isinstance(rule, SmallestError):
             return None
-        return f"pec does not train the network that the rule {rule.name} asks; leave the rule out"
+        return f"pec does not train the network that the rule {rule.name} uses; leave the rule out"
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
         """The incoming batch only."""
         return [step.incoming]
 
     def loss(self, step: Step) -> None:
-        """The network has none: the students learn once the batch has been predicted."""
+        """None for the network: the students learn after the batch has been predicted."""
 
     def after_step(self, step: Step) -> None:
-        """A step of each student whose class is in the batch."""
+        """One step for each student whose class is in the batch."""
         x, y = step.incoming.x, step.incoming.y
         with torch.no_grad():
             target = self.modules[TEACHER](x)
@@ -110,14 +110,14 @@ class PEC(Method):
             self.tensors[SEEN] = counts + pad_classes(self.tensors[SEEN], step.n_classes)
 
     def rate(self, label: int) -> float:
-        """What is left of a class's learning rate."""
+        """Share of a class's learning rate that is left."""
         if self.schedule == "constant":
             return 1.0
         seen = pad_classes(self.tensors[SEEN], label + 1)
         return remaining_share(int(seen[label]), int(self.tensors[ANNOUNCED][label]))
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Draw the teacher and the weights that all students begin with."""
+        """Draw the teacher and the initial weights of all students."""
         example = learner.kind_of_inputs.example().to(learner.device)
         inputs = learner.preprocess.plain(example).numel()
         with torch.random.fork_rng(devices=[]):
@@ -129,12 +129,12 @@ class PEC(Method):
         self.add_students(0, len(learner.labels))
 
     def on_new_classes(self, learner: LearnerState, first: int) -> None:
-        """A student for each."""
+        """Add a student for each."""
         self.add_students(first, len(learner.labels))
         self.note_announced(learner)
 
     def add_students(self, first: int, last: int) -> None:
-        """Students of the classes `first` to `last` (exclusive), untrained."""
+        """Add untrained students for the classes `first` to `last` (exclusive)."""
         for label in range(first, last):
             student = copy.deepcopy(self.modules[UNTRAINED]).requires_grad_(True)
             self.modules[student_of(label)] = student
@@ -142,7 +142,7 @@ class PEC(Method):
             self.optimizers[student_of(label)] = optimizer
 
     def regroup(self, classes: Regrouping) -> None:
-        """The students of later classes move up; of merged ones, that of the class that stays."""
+        """Students of later classes move up; of merged classes, that of the remaining one stays."""
         self.tensors = {n: self.follows[n].regrouped(t, classes) for n, t in self.tensors.items()}
         students = range(len(self.optimizers))
         names = [student_of(label) for label in students if label != classes.gone]
@@ -152,12 +152,12 @@ class PEC(Method):
         self.modules, self.optimizers = modules, optimizers
 
     def on_epoch_start(self, learner: LearnerState) -> None:
-        """Every pass over a task's data begins with the full rate."""
+        """Every pass over a task's data starts at the full rate."""
         self.tensors[SEEN] = torch.zeros(0, dtype=torch.int64, device=learner.device)
         self.note_announced(learner)
 
     def note_announced(self, learner: LearnerState) -> None:
-        """How many samples each class seen so far has in this task."""
+        """The number of samples of each seen class in this task."""
         counts = learner.task_counts or {}
         announced = [counts.get(label, 0) for label in learner.labels]
         self.tensors[ANNOUNCED] = torch.tensor(announced, dtype=torch.int64, device=learner.device)
@@ -174,7 +174,7 @@ class SmallestError(InferenceRule):
         self.one_by_one = False
 
     def before_export(self) -> None:
-        """Ask one student after the other."""
+        """Run the students one after another."""
         self.one_by_one = True
 
     def prepare(self, context: InferenceContext) -> Any:

@@ -24,18 +24,19 @@ class RanDumb(Summing):
     width: Positive = 2000
     """Number of random features."""
     scaling: Scaling = "rows"
-    """none: the features as they are. rows: every row at the same length. columns: every column by
-    its mean and standard deviation over the first `scale_rows` rows, which wait until then, so that
+    """none: unscaled features. rows: every row at the same length. columns: every column by its
+    mean and standard deviation over the first `scale_rows` rows, which are held back until then, so
     the result depends on which rows those are."""
     scale_rows: Positive = 1000
-    """How many rows the scale of the columns is computed from (scaling=columns)."""
+    """Number of rows from which the scale of the columns is computed (scaling=columns)."""
     gamma: Factor = 1.0
     """γ of the kernel exp(-γ·|x-y|²/d) on the scaled rows, which have d columns."""
     shrinkage: Share = 0.0
-    """How far the covariance is shrunk towards its diagonal; 0: chosen by oracle approximation."""
+    """How far the covariance is shrunk towards its diagonal; 0 means chosen by oracle
+    approximation."""
 
     def make_form(self) -> ClosedForm:
-        """The random features, and means and a covariance of them."""
+        """Random features with their means and covariance."""
         return FourierDiscriminant(
             self.width, self.scaling, self.scale_rows, self.gamma, self.shrinkage
         )

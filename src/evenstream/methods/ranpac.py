@@ -21,14 +21,14 @@ class RanPAC(Summing):
     width: Positive = 2000
     """Number of random features."""
     scaling: Scaling = "none"
-    """none: the features as they are. rows: every row at the same length. columns: every column by
-    its mean and standard deviation over the first `scale_rows` rows, which wait until then, so that
+    """none: unscaled features. rows: every row at the same length. columns: every column by its
+    mean and standard deviation over the first `scale_rows` rows, which are held back until then, so
     the result depends on which rows those are."""
     scale_rows: Positive = 1000
-    """How many rows the scale of the columns is computed from (scaling=columns)."""
+    """Number of rows from which the scale of the columns is computed (scaling=columns)."""
     ridge: Factor = 0.0
-    """Weight of the penalty, in units of the mean sum of squares of a random feature; 0: chosen by
-    generalised cross-validation."""
+    """Weight of the penalty, in units of the mean sum of squares of a random feature; 0 means
+    chosen by generalised cross-validation."""
 
     def make_form(self) -> ClosedForm:
         """The regression."""

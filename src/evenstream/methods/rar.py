@@ -1,4 +1,4 @@
-"""RAR: replay with several steps on each batch, each on stronger and other views."""
+"""RAR: replay with several steps per batch, each on new, strongly augmented views."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRONGER = "randaugment1@14"
 @register("rar")
 @dataclass
 class RAR(Replay):
-    """ER, several times for each batch, on views made by RandAugment."""
+    """ER with several steps per batch, on RandAugment views."""
 
     citation = "Zhang et al., A Simple but Strong Baseline for Online Continual Learning, 2022"
     cost = "(F(b+m) + G(b+m)) · `iterations`"
@@ -29,8 +29,8 @@ class RAR(Replay):
     iterations: Positive = 10
     """Steps for each batch, each with a new draw from the memory."""
     view: Literal["own", "stream"] = "own"
-    """Views of images: the learner's augmentation with RandAugment(1, 14) behind it, or as it is.
-    Inputs that are not images get the latter."""
+    """Views of images: the learner's augmentation followed by RandAugment(1, 14), or alone. Inputs
+    that are not images get the latter."""
 
     @property
     def own_steps(self) -> tuple[int, StepRows]:
@@ -38,11 +38,11 @@ class RAR(Replay):
         return self.iterations, "repeat"
 
     def why_not_steps(self, rows: StepRows) -> str:
-        """It has an option for it."""
-        return "it makes steps of its own, use rar:iterations=N"
+        """Its own option sets the number of steps."""
+        return "it sets its own steps; use rar:iterations=N"
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Make the stronger augmentation; normalisation and size are the learner's."""
+        """Create the stronger augmentation, with the learner's normalisation and size."""
         self.augmented = usual = learner.preprocess
         image = len(learner.kind_of_inputs.shape) == 3 and usual.function is None
         if self.view == "own" and image and "randaugment" not in usual.augment:
@@ -50,7 +50,7 @@ class RAR(Replay):
             self.augmented = Preprocess(parts, usual.mean, usual.std)
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
-        """The batch and a replayed one, in views of this step."""
+        """The batch and a replayed one, in new views."""
         groups = [step.incoming, step.retrieve()]
         for rows in groups:
             rows.preprocess = self.augmented

@@ -51,7 +51,7 @@ class SCR(TwoViews):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """A memory; boundaries for the review."""
+        """A memory, and boundaries for the review."""
         return frozenset({"memory", "boundaries"} if self.review else {"memory"})
 
     def make_rule(self) -> InferenceRule:
@@ -59,13 +59,13 @@ class SCR(TwoViews):
         return NearestClassMean()
 
     def why_not(self, head: Head, rule: InferenceRule) -> str | None:
-        """Other rules ask a head that is not trained."""
+        """Other rules use a head that is not trained."""
         if isinstance(rule, NearestClassMean):
             return None
         return f"{self.name} does not train the head, so only the rule ncm can predict"
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Make the second view and the projection."""
+        """Create the second view and the projection."""
         super().on_setup(learner)
         size = learner.network.head.in_features
         layers = nn.Linear(size, size), nn.ReLU(), nn.Linear(size, self.projection)
@@ -84,7 +84,7 @@ class SCR(TwoViews):
         return supervised_contrastive(embeddings, labels, self.temperature)
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """The review: the memory in random order, in batches of the size of a step."""
+        """Review the memory in random order, in batches of the size of a step."""
         if not self.review or not learner.built:
             return
         memory, randomness, options = learner.memory, learner.randomness, learner.options

@@ -19,10 +19,11 @@ class SLDA(Summing):
     citation = "Hayes and Kanan, Lifelong Machine Learning with Deep Streaming LDA, 2020"
 
     shrinkage: Share = 0.0
-    """How far the covariance is shrunk towards its target; 0: chosen by oracle approximation."""
+    """How far the covariance is shrunk towards its target; 0 means chosen by oracle
+    approximation."""
     target: Target = "diagonal"
     """diagonal: its own variances, so that the scale of columns does not matter. identity: the mean
-    variance for all, as scikit-learn has it."""
+    variance for all, as in scikit-learn."""
     priors: Priors = "uniform"
     """Class frequencies assumed when predicting: equal, or as counted in the stream."""
 

@@ -1,4 +1,4 @@
-"""SS-IL: present and absent classes have a softmax each, and a teacher keeps the absent ones."""
+"""SS-IL: present and absent classes each have a softmax; a teacher preserves the absent ones."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FIRST_TASK, TASK = "first_task", "task"
 class SSIL(Method):
     """Separated softmax: no incoming row can push an absent class down.
 
-    The original is for known tasks. Task-free form: present are the labels of the incoming batch,
-    absent all others seen so far; the teacher is renewed every `refresh` steps.
+    The original is for known tasks. In this task-free form, the labels of the incoming batch are
+    present and all others seen so far are absent; the teacher is renewed every `refresh` steps.
     """
 
     citation = "Ahn et al., SS-IL: Separated Softmax for Incremental Learning, 2021"
@@ -38,20 +38,20 @@ class SSIL(Method):
     follows = by_name({FIRST_TASK: PerClass(), TASK: WHOLE})
 
     refresh: Count = 100
-    """Steps between two copies of the network into the teacher; 0 means one at each task's end, as
-    in the original, which needs task boundaries."""
+    """Steps between renewals of the teacher; 0 means once at the end of each task, as in the
+    original, which needs task boundaries."""
     temperature: Temperature = 2.0
     """Temperature of the distillation."""
     groups: Literal["batch", "task"] = "batch"
-    """What present means: in the incoming batch, or new in the current task. The latter is the
-    original's, distils each earlier task by itself, and needs task boundaries."""
+    """What present means: in the incoming batch, or new in the current task. The latter, as in the
+    original, distils each earlier task separately and needs task boundaries."""
     replayed: Literal["own-group", "seen"] = "own-group"
     """Classes that a replayed row competes with: those of its own group, present or absent, or all
     seen so far. With the former no loss ever compares a present class with an absent one."""
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Boundaries if the groups are the original's; its teacher asks for them by itself."""
+        """Boundaries if the groups are tasks; the teacher has its own needs."""
         return frozenset({"boundaries"} if self.groups == "task" else ())
 
     def make_teacher(self) -> Teacher:
@@ -59,7 +59,7 @@ class SSIL(Method):
         return PeriodicTeacher(self.refresh) if self.refresh else TaskEndTeacher()
 
     def loss(self, step: Step) -> Tensor:
-        """Cross-entropy among each row's rivals, plus distillation on the absent classes."""
+        """Cross-entropy among each row's rivals, plus distillation on absent classes."""
         x, y = step.joint()
         logits = step.net(x)
         present, old_groups = self.split(step, logits.shape[1])
@@ -81,7 +81,7 @@ class SSIL(Method):
         return present, [padded == earlier for earlier in range(now)]
 
     def distillation(self, x: Tensor, logits: Tensor, groups: list[Tensor]) -> Tensor:
-        """Sum of T²·KL(teacher ‖ student) over groups, each of classes that the teacher knows."""
+        """Sum of T²·KL(teacher ‖ student) over groups of classes that the teacher knows."""
         total = logits.new_zeros(())
         assert self.teacher is not None
         if self.teacher.network is None:
@@ -96,10 +96,10 @@ class SSIL(Method):
         return total
 
     def on_new_classes(self, learner: LearnerState, first: int) -> None:
-        """Note in which task they came."""
+        """Record the task in which they arrived."""
         new = torch.full((len(learner.labels) - first,), learner.task, device=learner.device)
         self.tensors[FIRST_TASK] = torch.cat([self.tensors.get(FIRST_TASK, new[:0]), new])
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Note which task it is."""
+        """Record the task."""
         self.tensors[TASK] = torch.tensor(learner.task)

@@ -1,8 +1,9 @@
-"""The feature extractors, by name: those that are built in, and the user's own.
+"""The feature extractors by name: built-in ones, and your own.
 
 A network here maps a batch `(n, *input_shape)` to features `(n, num_features)`; the learner puts
-a growing classifier head on top. Listing the names is cheap: PyTorch is imported by `build` only.
-Initial weights come from PyTorch's global random state, so seed it before `build` to repeat them.
+a growing classifier head on top. Listing the names is cheap: only `build` imports PyTorch.
+Initial weights come from PyTorch's global random state, so seed it before `build` to reproduce
+them.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ F = TypeVar("F", bound="Callable[[tuple[int, ...]], nn.Module]")
 
 @dataclass(frozen=True)
 class NetworkInfo:
-    """What is known of a network before it is built.
+    """What is known about a network before it is built.
 
     Attributes:
         description: One line for listings.
-        where: Its class, whose first argument is an input's shape: as MODULE:CLASS in this folder,
-            or a user's class or function itself.
+        where: Its class, whose first argument is the shape of an input: MODULE:CLASS in this
+            folder, or your own class or function.
         arguments: Further arguments of the class.
         min_side: Smallest image height and width; None if any shape will do.
     """
@@ -68,7 +69,7 @@ class NetworkInfo:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     min_side: int | None = None
     options: Mapping[str, type] = field(default_factory=dict)
-    """Arguments that may be written behind the name, as in `resnet18:zero_init=true`."""
+    """Arguments that may follow the name, as in `resnet18:zero_init=true`."""
 
     @property
     def takes(self) -> str:
@@ -87,9 +88,9 @@ class NetworkInfo:
         return len(input_shape) == 3 and min(input_shape[1:]) >= self.min_side
 
 
-# A ResNet18 halves the map three times. From 9 pixels on, more than one pixel is left at the end,
-# without which BatchNorm cannot train on a batch of one. Those for ImageNet halve it five times;
-# they take 32 pixels, as the public code gives them, and leave the batch of one to the learner.
+# A ResNet18 halves the map three times. With at least 9 pixels, more than one is left at the end;
+# otherwise BatchNorm could not train on a batch of one. The ImageNet ones halve it five times; they
+# accept 32 pixels, as the public code does, and leave a batch of one to the learner.
 _RESNET = {"zero_init": bool}
 _OURS = {
     "mlp": NetworkInfo("two hidden layers of 100 units, for any input (100 features)", "mlp:MLP"),
@@ -147,15 +148,15 @@ NETWORKS: Registry[NetworkInfo] = Registry("network", _OURS, form="[a-z0-9][a-z0
 def register_network(
     name: str, *, description: str | None = None, min_side: int | None = None
 ) -> Callable[[F], F]:
-    """Make a network known by name: `--network NAME`, `Learner(model=NAME)`.
+    """Register a network by name: `--network NAME`, `Learner(model=NAME)`.
 
-    What it decorates is a class or function that takes the shape of one input, such as
-    `(3, 32, 32)`, and gives a module which maps a batch of inputs to one feature vector each.
+    Decorate a class or function that takes the shape of one input, such as `(3, 32, 32)`, and
+    returns a module that maps each input of a batch to a feature vector.
 
     Args:
-        name: of a-z, 0-9 and - _ . +
-        description: one line for listings; None: the first of the docstring.
-        min_side: smallest image height and width; None: any shape will do.
+        name: made of a-z, 0-9 and - _ . +
+        description: one line for listings; by default the first line of the docstring.
+        min_side: smallest image height and width; None accepts any shape.
     """
     check_texts(description=description)
     if min_side is not None and not (type(min_side) is int and min_side > 0):
@@ -197,7 +198,7 @@ def build(name: str, input_shape: tuple[int, ...]) -> nn.Module:
 
 
 def canonical_name(name: str) -> str:
-    """A network's name without what is default anyway.
+    """A network's name without default options.
 
     Raises:
         UnknownName: There is no such network.
@@ -209,23 +210,23 @@ def canonical_name(name: str) -> str:
 
 
 def _read(name: str) -> tuple[NetworkInfo, dict[str, Any]]:
-    """What is known of a network, and the options behind its name."""
+    """The information about a network, and the options after its name."""
     plain, written = split_options(name)
     info = NETWORKS.find(plain)
     return info, read_options("network", plain, written, info.options)
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+if not TYPE_CHECKING:  # or a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Import on first use, so that listing the names does not bring PyTorch."""
+        """Import on first use, so that listing the names does not import PyTorch."""
         if name in _HOME:
             return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """What there is to import, whether it has been imported or not."""
+    """Everything that can be imported, whether it has been imported yet or not."""
     return __all__
 
 
@@ -233,5 +234,5 @@ def _checked(name: str, network: Any) -> nn.Module:
     from torch import nn
 
     if not isinstance(network, nn.Module):
-        raise InputError(f"network {name!r} gave no torch module but {shown(network)}")
+        raise InputError(f"network {name!r} must be a torch module, got {shown(network)}")
     return network

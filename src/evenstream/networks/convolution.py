@@ -1,15 +1,15 @@
-"""A convolution that chooses how it is computed, by its shapes and by what the processor can do.
+"""A convolution that chooses how it is computed, depending on shapes and processor.
 
-float32 on a CPU. Kernels of 3x3 with many channels take a quarter of the multiplications by
-Winograd's algorithm (`winograd.py`).
+float32 on a CPU. With Winograd's algorithm (`winograd.py`), 3x3 kernels with many channels need a
+quarter of the multiplications.
 
 Weight gradients. On a CPU, oneDNN's kernel for the weight gradient is slow where an image has few
 positions and many channels: the late stages of a ResNet, and with them most of the backward pass.
-There the same gradient is faster as one product of two matrices, the output's gradient and the
-patches it saw.
+There the same gradient is faster as one product of two matrices: the output's gradient and the
+patches of the input.
 
-bfloat16. A CPU without instructions for it takes ten times as long as in float32. There the numbers
-are rounded to bfloat16 and multiplied in float32, which is what those instructions do, too.
+bfloat16. A CPU without instructions for it takes ten times as long as in float32. There, numbers
+are rounded to bfloat16 and multiplied in float32, which is also what those instructions do.
 
 Everywhere else, and on a GPU, this is `nn.Conv2d`. Measurements: docs/appendix/performance.md.
 """
@@ -29,20 +29,21 @@ from evenstream.networks import winograd
 Pair = tuple[int, int]
 
 FEWEST_CHANNELS = 64
-"""With fewer, Winograd's maps of the tiles cost more than it saves."""
+"""With fewer, mapping the tiles costs more than Winograd's algorithm saves."""
 FEWEST_TILES = 32
-"""With fewer, its map of the kernels does."""
+"""With fewer, mapping the kernels does."""
 
 
 class Convolution(nn.Conv2d):
     """`nn.Conv2d` without groups and dilation.
 
-    How it is computed is decided by shapes and the processor, never by timing: a run that is
-    resumed, or repeated, must make the same choices.
+    The choice depends on shapes and the processor, never on timing: a resumed or repeated run must
+    choose the same way.
     """
 
     own_kernels = True
-    """Set it to False, for one layer or for the class, to have PyTorch's on the CPU, too."""
+    """Set this to False, for one layer or the whole class, to use PyTorch's convolution on the CPU
+    too."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
         """A square kernel without bias, padded so that stride 1 keeps the image's size."""
@@ -53,7 +54,7 @@ class Convolution(nn.Conv2d):
         if x.device.type != "cpu" or x.ndim != 4 or not self.own_kernels:
             return super().forward(x)
         dtype = x.dtype
-        if torch.is_autocast_enabled("cpu") and dtype != torch.float64:  # which it leaves alone
+        if torch.is_autocast_enabled("cpu") and dtype != torch.float64:  # left unchanged
             dtype = torch.get_autocast_dtype("cpu")
         in_float32 = dtype == torch.bfloat16 and not has_bfloat16()
         if (in_float32 or dtype in (torch.float32, torch.float64)) and self._many_channels(x):
@@ -68,20 +69,20 @@ class Convolution(nn.Conv2d):
         return out
 
     def _many_channels(self, x: Tensor) -> bool:
-        """Whether Winograd's algorithm saves more than its maps cost."""
+        """Whether Winograd's algorithm saves more than its mapping costs."""
         return (
             self.kernel_size == (3, 3)
             and self.stride == (1, 1)
             and min(self.in_channels, self.out_channels) >= FEWEST_CHANNELS
             and winograd.count_tiles(x) >= FEWEST_TILES
-            and len(x) > 1  # gradients of single rows (torch.func) are PyTorch's anyway
+            and len(x) > 1  # per-sample gradients (torch.func) use PyTorch's anyway
         )
 
     def _needs_gradient(self) -> bool:
         return torch.is_grad_enabled() and self.weight.requires_grad
 
     def few_positions(self, x: Tensor) -> bool:
-        """Whether the matrix of patches is small enough against the work of the product."""
+        """Whether the matrix of patches is small compared with the work of the product."""
         (down, right), (height, width) = _pair(self.stride), x.shape[-2:]
         positions = -(-height // down) * -(-width // right)
         return self.kernel_size[0] > 1 and 4 * positions <= self.in_channels
@@ -89,7 +90,7 @@ class Convolution(nn.Conv2d):
 
 @cache
 def has_bfloat16() -> bool:
-    """Whether oneDNN has kernels in bfloat16 for this CPU; true if PyTorch cannot tell."""
+    """Whether oneDNN has bfloat16 kernels for this CPU; True if PyTorch cannot tell."""
     try:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     except (AttributeError, RuntimeError):
@@ -106,14 +107,14 @@ class _How:
     """Products and sums in float32, results rounded to the type of the input."""
 
     def compute(self, *tensors: Tensor) -> list[Tensor]:
-        """The factors of a product, in the type to compute in."""
+        """The factors of a product, in the type used for computing."""
         return [tensor.float() if self.in_float32 else tensor for tensor in tensors]
 
 
 class _Convolve(torch.autograd.Function):
     """conv2d; its weight gradient is (gradient of the output)ᵀ · (patches of the input).
 
-    Backward mode to any order, also through torch.func; there is no forward mode (`jvp`).
+    Supports backward mode to any order, also through torch.func, but no forward mode (`jvp`).
     """
 
     generate_vmap_rule = True

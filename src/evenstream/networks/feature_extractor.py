@@ -21,7 +21,7 @@ class FeatureExtractor(nn.Module):
         raise NotImplementedError
 
     def use_exits(self) -> tuple[int, ...]:
-        """Give the features of all stages side by side from now on; how many each has."""
+        """From now on return the features of all stages; returns the number of each."""
         raise InputError(
             f"{type(self).__name__} has no stages to exit after; head=exits needs a ResNet"
         )

@@ -10,12 +10,12 @@ from evenstream.networks.feature_extractor import FeatureExtractor
 
 
 class Identity(FeatureExtractor):
-    """Flatten, and nothing else."""
+    """Flatten the input, and nothing else."""
 
     def __init__(self, input_shape: tuple[int, ...]) -> None:
         super().__init__()
         self.num_features = math.prod(input_shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the inputs, a vector each."""
+        """Return the inputs as vectors."""
         return x.flatten(1)

@@ -1,4 +1,4 @@
-"""A multilayer perceptron for tables, whose columns have scales of their own."""
+"""A multilayer perceptron for tables, whose columns have different scales."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from evenstream.networks.feature_extractor import FeatureExtractor
 from evenstream.networks.mlp import MLP
 
 LIMIT = 10.0
-"""Standard deviations beyond which all values are the same: an outlier must not drown the rest."""
+"""Values are clipped at this many standard deviations, so that an outlier does not drown out the
+rest."""
 
 
 class StreamNorm(nn.BatchNorm1d):
-    """BatchNorm whose running statistics are right from the first batch on.
+    """BatchNorm whose running statistics are correct from the first batch on.
 
-    They are the plain average over the first batches and then follow the stream, slowly. With
-    BatchNorm's own rule they would start from 0 and 1, and a column with values around a million
-    would need hundreds of steps to get there.
+    They are the plain average over the first batches and then follow the stream slowly. BatchNorm's
+    own rule would start from 0 and 1, and a column with values around a million would need hundreds
+    of steps to get there.
     """
 
     slowest = 0.01
@@ -32,7 +33,7 @@ class StreamNorm(nn.BatchNorm1d):
 
 
 class NormMLP(FeatureExtractor):
-    """The columns normalised by what was seen of them so far, then an MLP."""
+    """Normalise the columns by what was seen so far, then apply an MLP."""
 
     def __init__(self, input_shape: tuple[int, ...]) -> None:
         super().__init__()

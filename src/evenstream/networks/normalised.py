@@ -1,4 +1,4 @@
-"""A front for flat inputs of unknown scale, and networks behind it."""
+"""A normalising front end for flat inputs of unknown scale, and networks that use it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor, nn
 from evenstream.networks.feature_extractor import FeatureExtractor
 
 HORIZON = 10_000
-"""Rows that the statistics reach back over; before that they are plain averages."""
+"""Number of rows that the statistics reach back over; until then they are plain averages."""
 SETTLED = 100
-"""Rows from which on a value far outside what was seen is cut before it is counted."""
+"""After this many rows, outliers are clipped before they are counted."""
 FAR = 10.0
-"""Standard deviations that are far outside."""
+"""Standard deviations beyond which a value is an outlier."""
 STRAIGHT = 3.0
-"""Standard deviations up to which values are taken as they are; beyond, only their logarithm
-counts."""
+"""Up to this many standard deviations, values pass unchanged; beyond, they grow like a
+logarithm."""
 
 
 class Normalise(nn.Module):
-    """Each column by its running mean and standard deviation, the same in training and prediction.
+    """Normalises each column by its running mean and deviation, alike in training and prediction.
 
     Statistics are counted in training mode, incoming and replayed rows alike, and are part of the
-    module's state. A column that does not vary becomes 0. Heavy tails neither blow up the scale
-    (single values far outside count as ten standard deviations) nor dominate what comes out (beyond
-    three standard deviations it grows like a logarithm).
+    module's state. A column that does not vary becomes 0. Heavy tails neither inflate the scale
+    (outliers count as ten standard deviations) nor dominate the output (beyond three standard
+    deviations it grows like a logarithm).
     """
 
     rows: Tensor
@@ -66,13 +66,13 @@ class Normalise(nn.Module):
 
 
 def bent(values: Tensor) -> Tensor:
-    """Linear near 0, then a logarithm that continues with the same slope."""
+    """Linear near 0, continued by a logarithm with the same slope."""
     beyond = (values.abs() - STRAIGHT).clamp_min(0)
     return values.sign() * (values.abs().clamp_max(STRAIGHT) + beyond.log1p())
 
 
 class Normalised(FeatureExtractor):
-    """The normalised columns themselves: with a head on top, a linear model."""
+    """The normalised columns themselves; with a head on top, a linear model."""
 
     def __init__(self, input_shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Normalised(FeatureExtractor):
 
 
 class NormalisedMLP(FeatureExtractor):
-    """The normalised columns, and a hidden layer beside them."""
+    """The normalised columns, with hidden layers beside them."""
 
     def __init__(self, input_shape: tuple[int, ...], hidden: int = 256) -> None:
         super().__init__()

@@ -43,10 +43,10 @@ class ResNet(FeatureExtractor):
 
     Args:
         input_shape: Channels, height and width of the images.
-        blocks: Blocks of each stage.
+        blocks: Number of blocks per stage.
         width: Filters of the stem; the four stages have 1, 2, 4 and 8 times as many.
-        zero_init: Let the last BatchNorm of each block begin with a scale of zero, so that the
-            block begins as its shortcut.
+        zero_init: Start the last BatchNorm of each block with a scale of zero, so that the block
+            starts as its shortcut.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ResNet(FeatureExtractor):
         super().__init__()
         self.num_features = 8 * width
         self.exits: tuple[int, ...] = ()
-        """Features of each stage, if all are asked for."""
+        """Number of features per stage, if all are requested."""
         self.conv1 = Convolution(input_shape[0], width, 3)
         self.bn1 = nn.BatchNorm2d(width)
         self.pool: nn.Module = nn.Identity()
@@ -73,7 +73,7 @@ class ResNet(FeatureExtractor):
                     nn.init.zeros_(module.bn2.weight)
 
     def use_exits(self) -> tuple[int, ...]:
-        """The features of all four stages from now on, the first ones of the lowest stage."""
+        """From now on return the features of all four stages, lowest first."""
         if not self.exits:
             last = self.num_features
             self.exits = (last // 8, last // 4, last // 2, last)
@@ -82,7 +82,7 @@ class ResNet(FeatureExtractor):
 
     @property
     def final_relu(self) -> bool:
-        """Whether features are cut off at zero (default); cosine classifiers want their sign."""
+        """Whether features are clipped at zero (default); cosine classifiers want their sign."""
         return self._last_block.final_relu
 
     @final_relu.setter
@@ -110,8 +110,8 @@ class ResNet(FeatureExtractor):
 class ImageNetResNet(ResNet):
     """A ResNet as ImageNet papers use it: a 7x7 stem with stride 2, then 3x3 max-pooling.
 
-    Layers, shapes and the law of the initial weights are torchvision's; `networks/weights.py` reads
-    its files.
+    Layers, shapes and the distribution of initial weights are torchvision's; `networks/weights.py`
+    reads its files.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """What a `.safetensors` file says of itself; nothing for other files."""
+    """The metadata of a `.safetensors` file; empty for other files."""
     if Path(path).suffix != ".safetensors":
         return {}
     try:
@@ -58,10 +58,10 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 
 def load_weights(backbone: nn.Module, path: str | Path) -> None:
-    """Put the weights of a file into a network; one that does not fit leaves it as it was.
+    """Load the weights of a file into a network; a file that does not fit leaves it unchanged.
 
     Raises:
-        InputError: The file cannot be read, or names, shapes or values are not right.
+        InputError: The file cannot be read, or names, shapes or values do not fit.
     """
     found, wanted = read_weights(path), backbone.state_dict()
     missing = [name for name in wanted if name not in found and _NOT_ALWAYS_STORED not in name]
@@ -75,7 +75,7 @@ def load_weights(backbone: nn.Module, path: str | Path) -> None:
             shapes = f"{tuple(value.shape)} instead of {tuple(wanted[name].shape)}"
             raise _unfit(path, f"{name} has shape {shapes}")
         if not bool(torch.isfinite(value).all()):
-            raise InputError(f"{path}: {name} has NaN or infinite values; take an intact file")
+            raise InputError(f"{path}: {name} has NaN or infinite values; use an intact file")
     backbone.load_state_dict({**wanted, **found})
 
 
@@ -112,13 +112,13 @@ def _read(path: Path) -> dict[Any, Any]:
             f"{path} is damaged, or holds more than tensors and could run code when it is opened; "
             "save the tensors alone: torch.save(model.state_dict(), 'weights.pth')"
         ) from None
-    except Exception as error:  # a damaged file can fail in any way
-        raise InputError(f"{path} is damaged or no file of weights ({error!r})") from None
+    except Exception as error:  # a damaged file can fail in many ways
+        raise InputError(f"{path} is damaged or not a file of weights ({error!r})") from None
     for key in _NESTED:
         if isinstance(tree, dict) and isinstance(tree.get(key), dict):
             tree = tree[key]
     if not isinstance(tree, dict):
-        raise InputError(f"{path} holds no state_dict but a {type(tree).__name__}")
+        raise InputError(f"{path} must hold a state_dict, got a {type(tree).__name__}")
     return tree
 
 

@@ -5,7 +5,7 @@ tiles and one of the kernels turn the convolution of a tile into 36 products of 
 where the plain sum has 144; over all channels and tiles these are 36 products of matrices.
 F(4x4, 3x3) in Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016.
 
-Equal to the plain sum but for rounding, in float32 about 1e-5 of the largest number.
+Equal to the plain sum up to rounding, in float32 about 1e-5 of the largest number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TILE = 4
 SEEN = TILE + 2
 """Inputs of a tile, in each direction."""
 AT_ONCE = 256
-"""Tiles that are computed together: about as many as stay in the processor's cache."""
+"""Tiles computed together: about as many as fit into the processor's cache."""
 
 
 def _map(*rows: tuple[float, ...]) -> dict[torch.dtype, Tensor]:
@@ -56,14 +56,14 @@ _OUTPUTS = _map(
 
 
 class _Place(NamedTuple):
-    """In one direction: where inputs of a tile lie among the outputs of the tiles."""
+    """In one direction: where the inputs of a tile lie among the outputs of the tiles."""
 
     inputs: slice
     outputs: slice
     whose: slice
-    """Of which tiles the inputs are."""
+    """The tiles to which the inputs belong."""
     where: slice
-    """In the place of which tiles they lie."""
+    """The tiles in whose place they lie."""
 
 
 _PLACES = (
@@ -71,11 +71,11 @@ _PLACES = (
     _Place(slice(0, 1), slice(3, 4), slice(1, None), slice(None, -1)),
     _Place(slice(5, 6), slice(0, 1), slice(None, -1), slice(1, None)),
 )
-"""The inner four in the place of the tile itself, the outer two in those before and after it."""
+"""The inner four lie in the tile's own place, the outer two in those of its neighbours."""
 
 
 def count_tiles(x: Tensor) -> int:
-    """How many tiles these images have."""
+    """Number of tiles in these images."""
     down, right = _grid(x)
     return len(x) * down * right
 
@@ -92,7 +92,7 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
 class _Convolve(torch.autograd.Function):
     """Returns the output, and what its gradients need: the mapped kernels and the mapped tiles.
 
-    Backward mode to any order, also through torch.func; there is no forward mode (`jvp`).
+    Supports backward mode to any order, also through torch.func, but no forward mode (`jvp`).
     """
 
     generate_vmap_rule = True
@@ -113,7 +113,7 @@ class _Convolve(torch.autograd.Function):
         x, weight, kernels, *tiles = ctx.saved_tensors
         wanted = ctx.needs_input_grad
         with torch.autocast("cpu", enabled=False):
-            if torch.is_grad_enabled():  # gradients of gradients are wanted, which PyTorch's have
+            if torch.is_grad_enabled():  # second-order gradients need PyTorch's convolution
                 return _plain_gradients(gradient, x, weight, wanted)
             return _gradients(gradient, x, kernels, tiles, wanted)
 
@@ -126,17 +126,17 @@ def _both_ways(matrix: Tensor, squares: Tensor) -> Tensor:
 
 
 def _mapped_kernels(weight: Tensor) -> Tensor:
-    """Of each kernel 36 numbers: (36, outputs, inputs)."""
+    """Map each kernel to 36 numbers: (36, outputs, inputs)."""
     outputs, inputs = weight.shape[:2]
     kernels = weight.permute(2, 3, 0, 1).reshape(9, -1)
     return _both_ways(_KERNEL[weight.dtype], kernels).view(SEEN**2, outputs, inputs)
 
 
 def _outputs(x: Tensor, kernels: Tensor, mapped: list[Tensor] | None = None) -> Tensor:
-    """The output map. Of each part's tiles 36 numbers go to `mapped`: (36, tiles, inputs)."""
+    """The output map. Writes 36 numbers per tile to `mapped`: (36, tiles, inputs)."""
     (down, right), (outputs, inputs) = _grid(x), kernels.shape[1:]
     of_inputs, of_outputs = _INPUTS[x.dtype], _OUTPUTS[x.dtype]
-    of_both = x.new_empty(()) + kernels.new_empty(())  # under vmap: with the dimension of either
+    of_both = x.new_empty(()) + kernels.new_empty(())  # under vmap, with the dimension of either
     out = of_both.new_empty(len(x), down, TILE, right, TILE, outputs)
     for part in _parts(x):
         tiles = _both_ways(of_inputs, _cut(x[part])).view(SEEN**2, -1, inputs)
@@ -151,7 +151,7 @@ def _outputs(x: Tensor, kernels: Tensor, mapped: list[Tensor] | None = None) -> 
 def _gradients(
     gradient: Tensor, x: Tensor, kernels: Tensor, mapped: list[Tensor], wanted: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the images and of the kernels: the maps transposed, the last one first."""
+    """Gradients of images and kernels: the transposed maps, in reverse order."""
     (down, right), (outputs, inputs) = _grid(x), kernels.shape[1:]
     of_inputs, of_outputs = _INPUTS[x.dtype], _OUTPUTS[x.dtype]
     of_images = gradient.new_empty(len(x), down, TILE, right, TILE, inputs)
@@ -174,7 +174,7 @@ def _gradients(
 
 
 def _unmapped_kernels(gradient: Tensor) -> Tensor:
-    """The gradient of the kernels out of that of the mapped kernels."""
+    """The gradient of the kernels from that of the mapped kernels."""
     found = _both_ways(_KERNEL[gradient.dtype].t(), gradient.view(SEEN**2, -1))
     return found.view(3, 3, *gradient.shape[1:]).permute(2, 3, 0, 1)
 
@@ -195,14 +195,14 @@ def _grid(x: Tensor) -> tuple[int, int]:
 
 
 def _parts(x: Tensor) -> list[slice]:
-    """The images that are computed together."""
+    """Images computed together."""
     down, right = _grid(x)
     some = max(1, AT_ONCE // (down * right))
     return [slice(first, first + some) for first in range(0, len(x), some)]
 
 
 def _cut(images: Tensor) -> Tensor:
-    """The tiles that images are cut into: (36, tiles and channels)."""
+    """Cut images into tiles: (36, tiles and channels)."""
     height, width = images.shape[2:]
     padding = (0, 0, 1, 1 + -width % TILE, 1, 1 + -height % TILE)
     padded = F.pad(images.permute(0, 2, 3, 1), padding)
@@ -211,19 +211,19 @@ def _cut(images: Tensor) -> Tensor:
 
 
 def _add_tiles(tiles: Tensor, place: Tensor) -> None:
-    """The reverse of `_cut`, into the places of the outputs: where tiles overlap, their sum."""
+    """The reverse of `_cut`, summing where tiles overlap."""
     tiles = tiles.permute(2, 3, 0, 4, 1, 5)
     for down, right in product(_PLACES, repeat=2):
         found = tiles[:, down.whose, down.inputs, right.whose, right.inputs]
         target = place[:, down.where, down.outputs, right.where, right.outputs]
-        if down is right is _PLACES[0]:  # everywhere, so it starts the sum
+        if down is right is _PLACES[0]:  # covers everything, so it starts the sum
             target.copy_(found)
         else:
             target.add_(found)
 
 
 def _joined(blocks: Tensor, x: Tensor) -> Tensor:
-    """Images of the size of `x` out of blocks of 4x4."""
+    """Assemble images of the size of `x` from 4x4 blocks."""
     rows, down, _, right, _, channels = blocks.shape
     images = blocks.view(rows, down * TILE, right * TILE, channels)
     return images[:, : x.shape[2], : x.shape[3]].contiguous().permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""The paper as data: its experiments, the numbers that it prints, what it leaves open."""
+"""The paper as data: its experiments, its printed numbers, and what it leaves open."""
 
 from evenstream.paper.catalogue import (
     Description,

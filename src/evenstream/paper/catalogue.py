@@ -1,4 +1,4 @@
-"""Reads what is written down about the paper. Only `printed_beside` imports PyTorch."""
+"""Reads the data about the paper. Only `printed_beside` imports PyTorch."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ class Printed:
     """A number that the paper prints."""
 
     keys: Mapping[str, Value]
-    """What it belongs to: stream, memory, method and whatever else the table varies."""
+    """Its cell: stream, memory, method and whatever else the table varies."""
     metric: str
-    """As in metrics.json; with `_gain` over the method without LAS, or `_ratio` to ER-LAS."""
+    """As in metrics.json; with `_gain` for the gain over the method without LAS, or `_ratio` to
+    ER-LAS."""
     mean: float
     std: float | None
     decimals: int
-    """How many the mean is printed with."""
+    """Number of decimals of the printed mean."""
     std_decimals: int
     source: str
-    """The table, or the figure that the text speaks of, by its number: "Table 2"."""
+    """The table, or the figure discussed in the text, by number: "Table 2"."""
 
     def belongs_to(self, cell: Cell) -> bool:
-        """Whether all keys of the number that the cell has, too, have the same value."""
+        """Whether all keys that the number shares with the cell have the same value."""
         keys = dict(cell.keys)
         return all(keys.get(key, value) == value for key, value in self.keys.items())
 
@@ -77,7 +78,7 @@ def printed(name: str) -> tuple[Printed, ...]:
 
 
 def printed_lines(name: str) -> list[dict[str, str]]:
-    """The lines of an experiment's or description's file of printed numbers, as they are."""
+    """The raw lines of an experiment's or description's file of printed numbers."""
     file = _FOLDER / "printed" / f"{name}.csv"
     if not file.is_file():
         return []
@@ -85,16 +86,16 @@ def printed_lines(name: str) -> list[dict[str, str]]:
 
 
 def printed_beside(experiment: Experiment, cell: Cell) -> dict[str, list[Printed]]:
-    """The numbers that the paper prints for a cell, by metric, in whichever of its tables.
+    """The numbers that the paper prints for a cell, by metric, in any of its tables.
 
-    Two tables speak of the same cell if the runs of the paper's own scale are the same. Several
+    Two tables describe the same cell if its runs at the paper's own scale are the same. Several
     numbers for one metric are the same number repeated, or a contradiction.
     """
     return _by_run().get(_run(experiment, cell), {})
 
 
 def printed_runs() -> int:
-    """How many runs the means and deviations in print are made from."""
+    """The number of runs behind the printed means and deviations."""
     return int(_notes()["runs"])
 
 
@@ -104,7 +105,7 @@ def notes(name: str) -> list[str]:
 
 
 def above_tables(name: str) -> str:
-    """What a reader of an experiment's results has to know before comparing their rows."""
+    """What readers of an experiment's results should know before comparing rows."""
     found = [note for note in _notes()["note"] if name in note["experiments"]]
     return " ".join(note["above_tables"].strip() for note in found if "above_tables" in note)
 

@@ -1,4 +1,4 @@
-"""Choosing among the paper's tables and figures."""
+"""Filters the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = ("Table", "Figure", "Section")
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Tables, figures and sections, each by number as in the paper; then all else."""
+    """Tables, figures and sections by number, as in the paper; then everything else."""
 
     def place(entry: Entry) -> tuple[int, int]:
         kind, _, number = entry.source.partition(" ")
@@ -31,12 +31,12 @@ def choose(
     stream: str | None = None,
     method: str | None = None,
 ) -> list[Entry]:
-    """The entries that have all words, the stream and the method; refuses what none has.
+    """The entries that match all words, the stream and the method; rejects what none has.
 
     Args:
         entries: what there is to choose from.
-        words: of number, name and title, at least how they begin: "table 2", "batch".
-        stream: of some cell, at whichever scale.
+        words: beginnings of words in number, name and title: "table 2", "batch".
+        stream: the stream of some cell, at any scale.
         method: likewise; without options it stands for all of them.
     """
     found = list(entries)
@@ -56,12 +56,12 @@ def choose(
 
 
 def streams(entry: Entry) -> set[str]:
-    """The streams that something in the paper is about, those of smaller scales included."""
+    """The streams used in the paper's experiments, including those of smaller scales."""
     return set(entry.streams) if isinstance(entry, Description) else _values(entry, "stream")
 
 
 def methods(entry: Entry) -> set[str]:
-    """The methods that an experiment runs, as they are written there and without options."""
+    """The methods that an experiment runs, both as written and without options."""
     written = set() if isinstance(entry, Description) else _values(entry, "method")
     return written | {re.split("[:@]", name)[0] for name in written}
 
@@ -72,6 +72,6 @@ def _values(experiment: Experiment, key: str) -> set[str]:
 
 
 def _has(entry: Entry, word: str) -> bool:
-    """Whether a word begins like that somewhere; a number is there as a whole."""
+    """Whether some word begins like that; numbers must match as a whole."""
     text = f"{entry.source} {entry.name} {entry.title}"
     return re.search(rf"(?<!\w){re.escape(word)}(?!\d)", text, re.IGNORECASE) is not None

@@ -1,4 +1,4 @@
-"""The report on the paper: our runs beside the numbers that it prints."""
+"""The report on the paper: our runs beside its printed numbers."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def background(experiment: Experiment) -> Background:
 
 
 def _data(experiment: Experiment, cell: Cell, scale: str) -> tuple[str, float | None, int]:
-    """What a cell learns from: the stream with all its options, and how often it is shown."""
+    """What a cell learns from: the stream with all its options, and the number of passes."""
     (run,) = experiment.configs(cell, scale, seeds=1)
     run = canonical(run)
     return run.stream, run.test_fraction, run.epochs
 
 
 def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
-    """What there is to say about some of the paper's tables and figures, or all of them.
+    """The report's contents for some or all of the paper's tables and figures.
 
     Args:
         names: experiments and descriptions; none means all.
@@ -94,7 +94,7 @@ def collect(names: Sequence[str], folders: Sequence[Path]) -> Contents:
 
 
 def outcomes_of(search: Search, names: Collection[str]) -> list[Outcome]:
-    """What came of those of the paper's experiments that are named."""
+    """The outcomes of the named experiments."""
     return [
         collect_outcome(experiment, search.runs, background(experiment))
         for name, experiment in experiments().items()
@@ -114,7 +114,7 @@ def _lead(runs: int) -> str:
 
 
 def _describe(entry: Description) -> Further:
-    """A table or figure that needs no runs: printed numbers, or drawn from the data if it is here.
+    """A table or figure that needs no runs: printed numbers, or drawn from data if available.
 
     The data sets are read from where `evenstream data` keeps them; nothing is downloaded.
     """

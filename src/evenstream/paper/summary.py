@@ -45,7 +45,7 @@ def summary(outcomes: Sequence[Outcome], described: Sequence[Description]) -> Ta
 
 @dataclass(frozen=True)
 class _Tally:
-    """What has become of the numbers that one table prints."""
+    """The state of the numbers that one table prints."""
 
     outcome: Outcome
 
@@ -58,13 +58,13 @@ class _Tally:
 
     @property
     def numbers(self) -> list[int]:
-        """Printed, run, then one for each verdict that is counted."""
+        """Counts: printed, run, then one for each verdict."""
         counts = self._verdicts(self.outcome.experiment.base)
         return [self.printed, sum(counts.values()), *(counts[verdict] for verdict in _COUNTED)]
 
     @cached_property
     def printed(self) -> int:
-        """How many numbers there are in this table, not counting those of others for its cells."""
+        """The number of numbers in this table, without those of other tables for its cells."""
         experiment, stated = self.outcome.experiment, self.outcome.background.stated
         wanted = names_of(experiment.metrics)
         return sum(

@@ -1,7 +1,7 @@
-"""Criteria: what a method's cross-entropy term is computed with.
+"""Criteria: how a method's cross-entropy term is computed.
 
 Every criterion has the two-step form: `observe` the labels of the rows that a step trains on, once,
-then `score` rows, as often as the method has forwards. Plain cross-entropy ignores what it
+then `score` rows, once per forward pass of the method. Plain cross-entropy ignores what it
 observes; Logit Adjusted Softmax counts it. A method cannot tell which one it was given, which is
 why `-las` works on any of them.
 """
@@ -48,7 +48,7 @@ class CrossEntropy(nn.Module):
         super().__init__()
         self.reduction: Reduction = _checked_reduction(reduction)
         self.in_use = False
-        """Whether a learner has it, with what it has observed."""
+        """Whether a learner is using it, with what it has observed."""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -56,7 +56,7 @@ class CrossEntropy(nn.Module):
         return frozenset()
 
     def start(self, seed: int) -> None:
-        """A learner with this seed begins to use it."""
+        """Called when a learner with this seed starts using it."""
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Cross-entropy keeps no statistics."""
@@ -77,43 +77,43 @@ class CrossEntropy(nn.Module):
         return self.score(logits, labels)
 
     def set_task_counts(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
-        """Hear label counts of the task and the memory (only if `needs` asks for them)."""
+        """Receive label counts of the task and the memory (only if `needs` asks for them)."""
 
     def mark(self) -> Any:
         """Nothing to note."""
 
     def restore(self, mark: Any) -> None:
-        """Undo what was observed since the mark (the step was refused)."""
+        """Undo what was observed since the mark, because the step was rejected."""
 
     def settle(self) -> None:
-        """Nothing is kept for the mark."""
+        """Nothing to discard."""
 
     def state(self) -> dict[str, Any]:
-        """The statistics kept, for checkpoints."""
+        """The statistics, for checkpoints."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put the statistics back."""
+        """Restore the statistics."""
 
     def regroup(self, classes: Regrouping) -> None:
-        """Let statistics follow when a class goes; there are none here."""
+        """Update statistics when a class is removed or merged; there are none here."""
         if self.state():
             raise InputError(
-                f"{type(self).__name__} keeps statistics and does not say what becomes of them "
-                "when a class goes; write its regroup(classes)"
+                f"{type(self).__name__} keeps statistics but cannot update them when a class is "
+                "removed; implement its regroup(classes)"
             )
 
     def compact(self, slots: Compaction) -> None:
-        """A criterion does not know the memory."""
+        """Nothing to do: a criterion does not know the memory."""
 
     @property
     def single_class(self) -> bool:
-        """Whether what was observed leaves the loss without a gradient; never, here."""
+        """Whether the observed labels leave the loss without a gradient; never, here."""
         return False
 
     @property
     def why_not_prior_free(self) -> str | None:
-        """Why logits trained by this still contain class priors; None if they do not."""
+        """Why logits trained with this still contain class priors; None if they do not."""
         return (
             "it is trained with plain cross-entropy, so its logits contain the class frequencies "
             "of the stream; use a -las method"
@@ -135,7 +135,7 @@ def _check_labels(labels: Any) -> None:
 
 
 def _check_rows(logits: Any, labels: Any) -> None:
-    """Refuse what are not logits with a row for each label."""
+    """Reject anything but logits with a row for each label."""
     _check_labels(labels)
     if not isinstance(logits, Tensor):
         raise InputError(f"logits must be a tensor, got {shown(logits)}")
@@ -150,7 +150,7 @@ def _check_rows(logits: Any, labels: Any) -> None:
 def _without_absent(
     logits: Tensor, labels: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same over the window's classes only, if most classes are not in it."""
+    """The same restricted to the window's classes, if most classes are outside it."""
     present = weights.nonzero().squeeze(1)
     if 2 * len(present) > len(weights):
         return logits, labels, weights
@@ -158,7 +158,7 @@ def _without_absent(
 
 
 class LogitAdjustedSoftmax(CrossEntropy):
-    r"""Cross-entropy on logits + τ·log π, which takes the class priors out of the model (Eq. 6).
+    r"""Cross-entropy on logits + τ·log π, which removes the class priors from the model (Eq. 6).
 
     L(y, z) = -z_y - τ log π_y + log Σ_c exp(z_c + τ log π_c), with π the label frequencies over
     the last `window` training batches (Eq. 7). Two lines in any training loop:
@@ -173,11 +173,12 @@ class LogitAdjustedSoftmax(CrossEntropy):
     several forwards calls `observe` once with all its labels, then `score` for each.
 
     Args:
-        tau: strength τ ≥ 0; 0 is plain cross-entropy, infinity the paper's ablation in which only
-            classes at least as frequent as the row's own keep their place.
-        window: number l of batches that π is counted over.
+        tau: strength τ ≥ 0; 0 is plain cross-entropy, infinity the paper's ablation, in which only
+            classes at least as frequent as the row's own stay in the softmax.
+        window: number l of batches over which π is counted.
         reduction: "mean", "sum" or "none".
-        prior: another estimator of π (`evenstream.policies.priors`); replaces the sliding window.
+        prior: a different estimator of π (`evenstream.policies.priors`), instead of the sliding
+            window.
     """
 
     def __init__(
@@ -201,15 +202,15 @@ class LogitAdjustedSoftmax(CrossEntropy):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What the stream must tell the prior's estimator."""
+        """What the estimator needs from the stream."""
         return self.prior.needs
 
     def start(self, seed: int) -> None:
-        """Tell the estimator."""
+        """Notify the estimator."""
         self.prior.start(seed)
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
-        """Count the labels of the rows that the coming step trains on."""
+        """Count the labels of the rows that the next step trains on."""
         _check_labels(labels)
         if not (is_whole(n_classes) and 0 <= n_classes < 2**31):
             raise InputError(
@@ -231,11 +232,11 @@ class LogitAdjustedSoftmax(CrossEntropy):
             )
 
     def mark(self) -> Any:
-        """The estimator's."""
+        """The estimator's mark."""
         return self.prior.mark()
 
     def restore(self, mark: Any) -> None:
-        """Undo what was observed since."""
+        """Undo what was observed since the mark."""
         self.prior.restore(mark)
 
     def score(self, logits: Tensor, labels: Tensor, reduction: Reduction | None = None) -> Tensor:
@@ -283,18 +284,18 @@ class LogitAdjustedSoftmax(CrossEntropy):
 
     @property
     def why_not_prior_free(self) -> str | None:
-        """Only τ = 1 with an estimated prior takes out the prior exactly (Theorem 3.1)."""
+        """Only τ = 1 with an estimated prior removes the prior exactly (Theorem 3.1)."""
         if not self.prior.is_estimate:
             return "its prior is random, a control experiment, not an estimate of the stream's"
         if self.tau != 1:
             return (
                 f"with tau={self.tau:g} its logits keep the prior to the power {1 - self.tau:g}; "
-                "only tau=1 takes it out exactly"
+                "only tau=1 removes it exactly"
             )
         return None
 
     def set_task_counts(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
-        """Hand the counts to the macro prior."""
+        """Pass the counts to the macro prior."""
         if isinstance(self.prior, MacroPrior):
             self.prior.set_task_counts(stream, memory, incoming, replayed)
 
@@ -303,20 +304,20 @@ class LogitAdjustedSoftmax(CrossEntropy):
         return self.prior.state()
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put the estimator's state back."""
+        """Restore the estimator's state."""
         with entry("prior"):
             self.prior.load_state(state)
 
     def regroup(self, classes: Regrouping) -> None:
-        """Let the estimator follow."""
+        """Update the estimator."""
         self.prior.regroup(classes)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """`state_dict` carries the estimator's state."""
+        """Include the estimator's state in `state_dict`."""
         return self.prior.state()
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """`load_state_dict` brings it back."""
+        """Restore it in `load_state_dict`."""
         self.load_state(state)
 
     def extra_repr(self) -> str:

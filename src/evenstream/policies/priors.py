@@ -1,8 +1,8 @@
 """Estimators of the class prior π_{y,t} that Logit Adjusted Softmax corrects for (Eq. 7).
 
-Each estimator observes the labels of the rows a step trains on and answers with one non-negative
-weight per class. Only ratios matter (softmax is shift-invariant), so weights may be raw counts.
-A weight of zero means that the class is absent and leaves the softmax.
+Each estimator observes the labels of the rows a step trains on and returns one non-negative weight
+per class. Only ratios matter (softmax is shift-invariant), so weights may be raw counts. A weight
+of zero means that the class is absent and leaves the softmax.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ __all__ = [
 
 
 class PriorEstimator:
-    """What a class-prior estimator does; subclasses fill in the two methods and the state."""
+    """Interface of a class-prior estimator; subclasses implement two methods and the state."""
 
     is_estimate: ClassVar[bool] = True
     """Whether the weights estimate the stream's priors (False: a control experiment)."""
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What the stream must tell."""
+        """What it needs from the stream."""
         return frozenset()
 
     def start(self, seed: int) -> None:
-        """A learner with this seed begins to use it."""
+        """Called when a learner with this seed starts using it."""
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
         """Take in the labels of one step's training rows."""
         raise NotImplementedError
 
     def mark(self) -> Any:
-        """Note how it is now, for `restore`; by default its whole state."""
+        """Take a mark for `restore`; by default the whole state."""
         return self.state()
 
     def restore(self, mark: Any) -> None:
-        """Go back to the mark: the step that was observed since was refused."""
+        """Go back to the mark, because the step observed since was rejected."""
         self.load_state(mark)
 
     def weights(self) -> Tensor:
@@ -64,22 +64,22 @@ class PriorEstimator:
         raise NotImplementedError
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken."""
+        """Continue from where `state` was taken."""
         raise NotImplementedError
 
     def regroup(self, classes: Regrouping) -> None:
-        """A class is merged into another, or gone as if it had never been observed."""
+        """Called when a class is merged into another, or removed as if never observed."""
         raise InputError(
-            f"{type(self).__name__} does not say what becomes of its weights when a class goes; "
-            "write its regroup(classes)"
+            f"{type(self).__name__} cannot update its weights when a class is removed; "
+            "implement its regroup(classes)"
         )
 
 
 class SlidingWindow(PriorEstimator):
-    """Label counts over the last `window` observed batches (Eq. 7), in O(batch + classes) a step.
+    """Label counts over the last `window` observed batches (Eq. 7), in O(batch + classes) per step.
 
     The running counts add the newest batch and subtract the one that leaves the window; they are
-    integers, so nothing drifts however long the stream.
+    integers, so they never drift, however long the stream.
     """
 
     def __init__(self, window: int = 1) -> None:
@@ -101,11 +101,11 @@ class SlidingWindow(PriorEstimator):
             self._counts -= torch.bincount(gone, minlength=self._counts.shape[0])
 
     def mark(self) -> Any:
-        """The counts and batches, which are never changed in place."""
+        """The counts and batches, which are never modified in place."""
         return self._counts, tuple(self._batches)
 
     def restore(self, mark: Any) -> None:
-        """Put back saved counts and batches."""
+        """Restore saved counts and batches."""
         self._counts, batches = mark
         self._batches = deque(batches)
 
@@ -114,8 +114,8 @@ class SlidingWindow(PriorEstimator):
         return self._counts
 
     def state(self) -> dict[str, Any]:
-        """The labels in the window, one run after the other, and the length of each run."""
-        batches = [batch.cpu() for batch in self._batches]  # after a resume some may be there
+        """The labels in the window, batch after batch, and the length of each batch."""
+        batches = [batch.cpu() for batch in self._batches]  # after a resume there may be some
         return {
             "labels": torch.cat(batches) if batches else torch.zeros(0, dtype=torch.int64),
             "lengths": torch.tensor([len(batch) for batch in batches], dtype=torch.int64),
@@ -123,7 +123,7 @@ class SlidingWindow(PriorEstimator):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Rebuild the window (its newest batches, if it is shorter than the saved one)."""
+        """Rebuild the window (from the newest batches, if it is shorter than the saved one)."""
         labels, lengths = state["labels"], state["lengths"][-self.window :].tolist()
         kept = labels[len(labels) - sum(lengths) :]
         counts = torch.bincount(kept, minlength=whole_number(state, "n_classes"))
@@ -131,13 +131,13 @@ class SlidingWindow(PriorEstimator):
         self._counts = counts
 
     def regroup(self, classes: Regrouping) -> None:
-        """Labels of the window get their new indices; the counts are those of the labels."""
+        """Give the labels in the window their new indices, and count them again."""
         self._batches = deque(map(classes.indices, self._batches))
         self._counts = classes.totals(self._counts)
 
 
 class _WeightVector(PriorEstimator):
-    """An estimator whose whole state is one weight a class, replaced at each step."""
+    """An estimator whose whole state is one weight per class, replaced at each step."""
 
     def __init__(self) -> None:
         self._weights = torch.zeros(0)
@@ -147,11 +147,11 @@ class _WeightVector(PriorEstimator):
         return self._weights
 
     def restore(self, mark: Any) -> None:
-        """Put back saved weights."""
+        """Restore saved weights."""
         self._weights = mark
 
     def weights(self) -> Tensor:
-        """The weights as they are."""
+        """The weights."""
         return self._weights
 
     def state(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class _WeightVector(PriorEstimator):
         return {"weights": self._weights.clone()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put the weights back."""
+        """Restore the weights."""
         self._weights = state["weights"].clone()
 
     def regroup(self, classes: Regrouping) -> None:
@@ -170,8 +170,8 @@ class _WeightVector(PriorEstimator):
 class ExponentialWindow(_WeightVector):
     """Counts that fade by `decay` at each batch: a soft window of 1 / (1 - decay) batches.
 
-    Beyond the paper. A class stays in the softmax after its batch has left, with a weight that
-    shrinks; O(classes) memory whatever the length.
+    Not in the paper. A class stays in the softmax after its batch has passed, with a shrinking
+    weight; needs O(classes) memory, whatever the length.
     """
 
     def __init__(self, decay: float = 0.9) -> None:
@@ -181,7 +181,7 @@ class ExponentialWindow(_WeightVector):
         self.decay = decay
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
-        """Fade what was there and add the batch."""
+        """Decay the counts and add the batch."""
         weights = pad_classes(self._weights.to(labels.device), n_classes)
         counts = torch.bincount(labels, minlength=weights.shape[0])
         self._weights = self.decay * weights + counts
@@ -190,8 +190,8 @@ class ExponentialWindow(_WeightVector):
 class RandomPrior(PriorEstimator):
     """Ablation "Random": π_c drawn from U[0, 1] for every class seen so far.
 
-    All of them are drawn anew at every step, or every `redraw` steps; a new class gets its prior
-    when it arrives.
+    All are redrawn at every step, or every `redraw` steps; a new class gets its prior when it
+    arrives.
     """
 
     is_estimate = False
@@ -201,13 +201,13 @@ class RandomPrior(PriorEstimator):
             raise InputError(f"redraw must be a whole number of steps, 1 or more, got {redraw!r}")
         self.redraw, self._steps = redraw, 0
         self.seed = seed
-        """None: that of the learner, or 0 without one."""
+        """None means that of the learner, or 0 without one."""
         self.start(0)
         self._seen = torch.zeros(0, dtype=torch.bool)
         self._weights = torch.zeros(0)
 
     def start(self, seed: int) -> None:
-        """Draw by the learner's seed, unless there is one of its own."""
+        """Draw with the learner's seed, unless it has its own."""
         own = seed if self.seed is None else self.seed
         self._generator = make_generator(own, "random-prior")
 
@@ -225,7 +225,7 @@ class RandomPrior(PriorEstimator):
         self._steps += 1
 
     def weights(self) -> Tensor:
-        """This step's draw."""
+        """The current draw."""
         return self._weights
 
     def state(self) -> dict[str, Any]:
@@ -238,13 +238,13 @@ class RandomPrior(PriorEstimator):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put all of it back."""
+        """Restore all of these."""
         self._steps = whole_number(state, "steps")
         self._seen, self._weights = state["seen"].clone(), state["weights"].clone()
         self._generator.set_state(state["generator"])
 
     def regroup(self, classes: Regrouping) -> None:
-        """Of merged classes, the one that stays keeps its prior."""
+        """When classes are merged, the one that stays keeps its prior."""
         self._seen, self._weights = classes.totals(self._seen), classes.entries(self._weights)
 
 
@@ -252,14 +252,14 @@ class MacroPrior(_WeightVector):
     """Ablation "Macro": the prior computed from the whole task and the whole memory.
 
     π_c = (b·p_stream(c) + m·p_memory(c)) / (b + m), with p_stream the true label distribution of
-    the current task (an oracle) and p_memory that of the memory now. Call
-    `set_task_counts` before `observe`.
+    the current task (an oracle) and p_memory that of the current memory. Call `set_task_counts`
+    before `observe`.
     """
 
     needs = frozenset({"label_counts"})
 
     def set_task_counts(self, stream: Tensor, memory: Tensor, incoming: int, replayed: int) -> None:
-        """Compute the prior from label counts of the task and of the memory, and b and m."""
+        """Compute the prior from the label counts of the task and the memory, and from b and m."""
         n_classes = max(stream.shape[0], memory.shape[0])
         stream = pad_classes(stream.double(), n_classes)
         memory = pad_classes(memory.double().to(stream.device), n_classes)
@@ -269,9 +269,9 @@ class MacroPrior(_WeightVector):
         self._weights = (mixture / (incoming + replayed)).float()
 
     def observe(self, labels: Tensor, n_classes: int) -> None:
-        """Nothing to count: `set_task_counts` has said it all."""
+        """Nothing to count: `set_task_counts` has already set the prior."""
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used, for completion in an editor."""
+    """Public names, for completion in an editor."""
     return __all__

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 PERMUTE_UP_TO = 4096
-"""Below this size a whole permutation is cheaper than looking for repeated draws."""
+"""Below this size, a whole permutation is cheaper than checking for repeated draws."""
 
 
 class Retrieval:
@@ -41,11 +41,11 @@ class OncePerEpoch(Retrieval):
     """Every stored row comes back once in an epoch, at random: task and memory shuffled together.
 
     Each stored row is assigned a position in the epoch, so the sizes of batches may vary.
-    Where a stream leaves out the short batch at the end, the rows due in it are left out with it,
-    as they would be if task and memory were one shuffled set; the next epoch draws anew.
+    If a stream drops the short batch at the end, the rows assigned to it are dropped too, as if
+    task and memory were one shuffled set; the next epoch draws again.
 
     Args:
-        owner: whose tensors the places are kept in, so that they are saved.
+        owner: the part whose tensors hold the positions, so that they are saved.
     """
 
     DUE, PASSED = "due", "passed"
@@ -54,12 +54,12 @@ class OncePerEpoch(Retrieval):
         self.owner = owner
 
     def shuffle(self, stored: int, incoming: int, generator: Generator) -> None:
-        """Begin an epoch: draw where among the `incoming` rows each of the `stored` ones comes."""
+        """Start an epoch: draw positions of the `stored` rows among the `incoming` ones."""
         self.owner.tensors[self.DUE] = torch.randint(incoming, (stored,), generator=generator)
         self.owner.tensors[self.PASSED] = torch.tensor(0)
 
     def pick(self, step: Step, count: int) -> Rows:
-        """The rows that are due with this batch, however many."""
+        """The rows assigned to this batch, however many."""
         due, passed = self.owner.tensors[self.DUE], self.owner.tensors[self.PASSED]
         now = passed + len(step.incoming)
         self.owner.tensors[self.PASSED] = now
@@ -85,5 +85,5 @@ def draw_distinct(size: int, count: int, generator: Generator) -> Tensor:
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used, for completion in an editor."""
+    """Public names, for completion in an editor."""
     return __all__

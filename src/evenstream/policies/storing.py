@@ -31,23 +31,24 @@ __all__ = [
 ]
 
 Counts = NDArray[np.int64]
-"""How many stored samples each class has."""
+"""Number of stored samples per class."""
 
 
 VACANT, DEPARTED = "vacant", "departed"
-"""Of forgotten samples that no arrival has made up for yet: those that were stored, and all."""
+"""Forgotten samples not yet compensated by arrivals: those that were stored, and all."""
 
 
 class Storing:
     """Decides where rows go; the learner writes them."""
 
     follows: ClassVar[Mapping[str, Follows]] = {}
-    """What its counters and fields in the memory are (`evenstream.edits`)."""
+    """Its counters and fields in the memory (`evenstream.edits`)."""
     may_refuse_late: ClassVar[bool] = True
-    """Whether `place` may refuse rows, after the weights were updated: they must be put back."""
+    """Whether `place` may reject rows after the weights were updated, which must then be
+    restored."""
 
     def __init_subclass__(cls) -> None:
-        """Assume that a `place` of one's own can fail."""
+        """Assume that a subclass's own `place` can fail."""
         declare_late(cls, "place")
 
     def place(self, step: Step, rows: Rows) -> Placement:
@@ -55,15 +56,15 @@ class Storing:
         raise NotImplementedError
 
     def forgotten(self, memory: Memory, before: Tensor) -> None:
-        """Samples have just left the memory, which had `before` of each class."""
+        """Called when samples have just left the memory, which held `before` of each class."""
 
 
 class Reservoir(Storing):
     """Every sample seen so far is in memory with the same probability.
 
-    That stays true when samples are forgotten. For each that was stored, as many leave the count of
-    samples seen as it stood for; then the next arrivals make up for them, by random pairing
-    (Gemulla et al., A Dip in the Reservoir, 2006): some get the free slots, some are not stored.
+    This stays true when samples are forgotten. For each stored one, the count of samples seen drops
+    by as many as it represented; the next arrivals then compensate for them by random pairing
+    (Gemulla et al., A Dip in the Reservoir, 2006): some get the free slots, others are not stored.
     """
 
     follows = by_name({VACANT: WHOLE, DEPARTED: WHOLE})
@@ -76,12 +77,12 @@ class Reservoir(Storing):
         return Placement(slots.to(rows.y.device), chosen.to(rows.y.device))
 
     def forgotten(self, memory: Memory, before: Tensor) -> None:
-        """Count the samples that are to be made up for."""
+        """Count the samples to compensate for."""
         note_vacancies(memory, int(before.sum()))
 
 
 class AtTaskEnd(Storing):
-    """Nothing enters the memory in a step; the method fills it when the task is over."""
+    """Nothing enters the memory during steps; the method fills it when the task is over."""
 
     follows = Reservoir.follows
 
@@ -90,15 +91,15 @@ class AtTaskEnd(Storing):
         return Placement(rows.y[:0], rows.y[:0])
 
     def forgotten(self, memory: Memory, before: Tensor) -> None:
-        """It may be a reservoir that is filled then."""
+        """The memory filled then may be a reservoir."""
         note_vacancies(memory, int(before.sum()))
 
 
 class ClassBalanced(Storing):
-    """Base of policies under which a full memory makes room within a class of their choice."""
+    """Base of policies that choose the class in which a full memory makes room."""
 
     def place(self, step: Step, rows: Rows) -> Placement:
-        """Decide one newcomer after the other: each changes what the next one finds."""
+        """Decide on new samples one by one, since each changes what the next one finds."""
         memory = step.memory
         memory.seen += len(rows)
         labels = np.full(memory.capacity, -1)
@@ -129,34 +130,34 @@ class ClassBalanced(Storing):
         return Placement(slots, kept)
 
     def begin(self, memory: Memory, n_classes: int) -> None:
-        """Take up what was counted so far."""
+        """Load the counts so far."""
 
     def gives_way(
         self, label: int, counts: Counts, capacity: int, drawn: float, room: bool
     ) -> int | None:
-        """The class that gives up a sample for a newcomer; any, if there is room.
+        """The class that gives up a sample for the new one; any, if there is room.
 
-        None keeps the newcomer out. `drawn` is uniform in 0..1.
+        None means that the new sample is not stored. `drawn` is uniform in 0..1.
         """
         raise NotImplementedError
 
     def end(self, memory: Memory) -> None:
-        """Keep what was counted."""
+        """Save the counts."""
 
 
 class BalancedReservoir(ClassBalanced):
-    """Classes as equal in number as the stream allows, each a reservoir of its own samples.
+    """Keeps classes as equal in size as the stream allows, each a reservoir of its own samples.
 
-    A class that has once been the largest is full: its newcomers replace samples of its own with
-    the probability of a reservoir. Others replace samples of the largest class (Chrysakis and
-    Moens, Online Continual Learning from Imbalanced Data, 2020).
+    A class that has ever been the largest is full: its new samples replace its own with the
+    probability of a reservoir. New samples of other classes replace those of the largest class
+    (Chrysakis and Moens, Online Continual Learning from Imbalanced Data, 2020).
     """
 
     SEEN, FULL = "seen", "full"
     follows = by_name({SEEN: PerClass(added=True), FULL: PerClass(added=True)})
 
     def begin(self, memory: Memory, n_classes: int) -> None:
-        """How many samples of each class were offered, and which classes are full."""
+        """The number of samples offered per class, and which classes are full."""
         zeros = torch.zeros(0, dtype=torch.long, device=memory.device)
         found = (memory.counters.get(name, zeros) for name in (self.SEEN, self.FULL))
         self.seen, self.full = (pad_classes(each, n_classes).cpu().numpy().copy() for each in found)
@@ -164,7 +165,7 @@ class BalancedReservoir(ClassBalanced):
     def gives_way(
         self, label: int, counts: Counts, capacity: int, drawn: float, room: bool
     ) -> int | None:
-        """The largest class, or its own."""
+        """The largest class, or the sample's own."""
         self.seen[label] += 1
         if room:
             return label
@@ -174,7 +175,7 @@ class BalancedReservoir(ClassBalanced):
         return label if drawn < counts[label] / self.seen[label] else None
 
     def forgotten(self, memory: Memory, before: Tensor) -> None:
-        """Of each class, as many leave the count as its forgotten samples stood for."""
+        """Reduce the count of each class by as many as its forgotten samples represented."""
         if self.SEEN in memory.counters:
             now, seen = memory.class_counts, memory.counters[self.SEEN]
             share = now / before.clamp_min(1)
@@ -183,21 +184,21 @@ class BalancedReservoir(ClassBalanced):
             memory.counters[self.SEEN] = torch.maximum(kept, now)
 
     def end(self, memory: Memory) -> None:
-        """Keep both."""
+        """Save both."""
         for name, value in ((self.SEEN, self.seen), (self.FULL, self.full)):
             memory.counters[name] = torch.from_numpy(value).to(memory.device)
 
 
 class GreedyBalanced(ClassBalanced):
-    """Newcomers of classes below an equal share replace samples of the largest class.
+    """New samples of classes below an equal share replace samples of the largest class.
 
-    Others are kept out (Prabhu et al., GDumb, 2020).
+    Others are not stored (Prabhu et al., GDumb, 2020).
     """
 
     def gives_way(
         self, label: int, counts: Counts, capacity: int, drawn: float, room: bool
     ) -> int | None:
-        """The largest class, as long as the own one is small."""
+        """The largest class, as long as the sample's own is small."""
         classes = np.count_nonzero(counts) + (counts[label] == 0)
         below = counts[label] < capacity / classes
         return int(counts.argmax()) if room or below else None
@@ -208,13 +209,13 @@ STORING: dict[str, type[Storing]] = {
     "balanced": BalancedReservoir,
     "greedy": GreedyBalanced,
 }
-"""Policies that any method with a reservoir can be given by name: METHOD:storing=NAME."""
+"""Policies that any method with a reservoir accepts by name: METHOD:storing=NAME."""
 
 
 def reservoir_slots(memory: Memory, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Vitter's algorithm R, exact sample by sample, drawn for the whole batch at once.
+    """Vitter's algorithm R, exact for each sample, drawn for the whole batch at once.
 
-    The sample that arrives as number n (from 0) goes to slot n while there is room; afterwards j
+    Sample number n (from 0) goes to slot n while there is room; afterwards j
     is drawn uniformly from {0..n} and the sample replaces slot j if j < capacity. Counts the
     samples in `memory.seen`. Returns distinct slots and the row that ends up in each.
     """
@@ -230,21 +231,21 @@ def reservoir_slots(memory: Memory, count: int, generator: Generator) -> tuple[T
 
 
 def note_vacancies(memory: Memory, stored: int) -> None:
-    """Let a reservoir that had `stored` samples make up for those that were forgotten."""
+    """Let a reservoir that had `stored` samples compensate for forgotten ones."""
     vacant = stored - len(memory)
-    if memory.seen < stored or not vacant:  # filled in another way
+    if memory.seen < stored or not vacant:  # filled in some other way
         return
     departed = -(-vacant * memory.seen // stored)
     memory.seen -= departed
     for name, more in ((VACANT, vacant), (DEPARTED, departed)):
         earlier = int(memory.counters.get(name, 0))
         memory.counters[name] = torch.tensor(earlier + more, device=memory.device)
-    if memory.seen == len(memory):  # all are stored, as at the beginning
+    if memory.seen == len(memory):  # all are stored, as at the start
         _made_up(memory)
 
 
 def _paired_slots(memory: Memory, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """The same while arrivals make up for samples that were forgotten, one after the other."""
+    """The same while arrivals compensate for forgotten samples, one by one."""
     vacant, departed = (int(memory.counters[name]) for name in (VACANT, DEPARTED))
     writer: dict[int, int] = {}
     size = len(memory)
@@ -275,12 +276,12 @@ def _made_up(memory: Memory) -> None:
 
 
 def last_writer_wins(slots: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Keep, for each slot, the last row written to it, as one write after the other would."""
+    """Keep only the last row written to each slot, as successive writes would."""
     distinct, position = torch.unique(slots, return_inverse=True)
     last = torch.zeros_like(distinct).scatter_reduce_(0, position, rows, "amax")
     return distinct, last
 
 
 def __dir__() -> list[str]:
-    """What is meant to be used, for completion in an editor."""
+    """Public names, for completion in an editor."""
     return __all__

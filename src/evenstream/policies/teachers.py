@@ -23,7 +23,7 @@ NETWORK, KNOWN = "network", "known"
 
 
 class Teacher(Part):
-    """A frozen network in eval mode, None before the first one was saved."""
+    """A frozen network in eval mode; None before the first copy."""
 
     follows = by_name({KNOWN: ClassCount()})
 
@@ -36,51 +36,51 @@ class Teacher(Part):
 
     @property
     def known(self) -> int:
-        """Classes that the teacher has seen; its logits of others mean nothing."""
+        """Number of classes that the teacher has seen; its logits for others mean nothing."""
         return int(self.tensors[KNOWN]) if KNOWN in self.tensors else 0
 
     def outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Features, and logits of the classes it knows, without gradients."""
+        """Features, and logits for the classes it knows, without gradients."""
         assert self.network is not None
         with torch.no_grad():
             features = self.network.features(x)
             return features, self.network.logits(features)[:, : self.known]
 
     def follow(self, network: Classifier, n_classes: int) -> None:
-        """Become a copy of the network as it is now."""
+        """Become a copy of the current network."""
         self.modules[NETWORK] = frozen_copy(network)
         self.tensors[KNOWN] = torch.tensor(n_classes)
 
 
 class TaskEndTeacher(Teacher):
-    """The network as it was at the end of the last task (Algorithm 3)."""
+    """The network from the end of the last task (Algorithm 3)."""
 
     needs = frozenset({"boundaries"})
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Copy the network, if the task had any data."""
+        """Copy the network if the task had any data."""
         if learner.built:
             self.follow(learner.network, len(learner.labels))
 
 
 class PeriodicTeacher(Teacher):
-    """The network as it was at the last step that is a multiple of `every`: needs no tasks."""
+    """A copy of the network taken every `every` steps; needs no tasks."""
 
     def __init__(self, every: int) -> None:
         super().__init__()
         self.every = every
 
     def after_step(self, step: Step) -> None:
-        """Copy the network now and then."""
+        """Copy the network if it is time."""
         if step.number % self.every == 0:
             self.follow(step.network, step.n_classes)
 
 
 class MovingAverageTeacher(Teacher):
-    """A moving average of the network's weights: needs no tasks, and is there from the first step.
+    """A moving average of the network's weights; needs no tasks, and exists from the first step.
 
     Args:
-        keep: how much of the average is kept at each step; the rest comes from the network.
+        keep: share of the average kept at each step; the rest comes from the network.
     """
 
     moves_weights = True
@@ -90,6 +90,6 @@ class MovingAverageTeacher(Teacher):
         self.keep = keep
 
     def after_step(self, step: Step) -> None:
-        """Move the average a bit towards the network; it starts as a copy."""
+        """Move the average slightly towards the network; it starts as a copy."""
         self.modules[NETWORK] = moved_average(self.network, step.network, self.keep)
         self.tensors[KNOWN] = torch.tensor(step.n_classes)

@@ -16,19 +16,19 @@ from evenstream.streams.stream import stream_generator
 
 @dataclass(frozen=True, kw_only=True)
 class Blurry(ClassGroups):
-    """Some classes arrive in one task each; the rest in all, most of each in one of them.
+    """Some classes arrive in a single task; the rest in all tasks, but mostly in one of them.
 
     A task has all samples of its disjoint classes, most samples of its head classes, and `minor`
-    samples of every other blurry class. A class is tested in the task where it is disjoint or
-    head, so that the tests, too, use each sample once.
+    samples of every other blurry class. A class is tested in the task where it is disjoint or head,
+    so the tests use each sample once too.
     """
 
     eval_every: ClassVar[int] = 5
 
     disjoint: int = 50
-    """Percentage of the classes that arrive in one task only, the paper's N."""
+    """Percentage of classes that arrive in one task only; the paper's N."""
     minor: int = 10
-    """Samples of a blurry class in each task where it is not a head class, the paper's M."""
+    """Samples of a blurry class in each task where it is not a head class; the paper's M."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,6 +82,6 @@ class Blurry(ClassGroups):
 
 
 def _in_turn(classes: Indices, n_tasks: int) -> list[Indices]:
-    """Equally many classes for each task; the last one also takes the remainder."""
+    """Equally many classes per task; the last one also takes the remainder."""
     each = len(classes) // n_tasks
     return np.split(classes, [each * number for number in range(1, n_tasks)])

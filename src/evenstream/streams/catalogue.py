@@ -33,13 +33,13 @@ _OURS: dict[str, type[Scenario]] = {
     "r": Recurring,
 }
 SCENARIOS: Registry[type[Scenario]] = Registry("scenario", _OURS, form="[a-z0-9]+")
-"""What the letters in front of a data set's name mean, as in `b-cifar100`."""
+"""The scenarios by prefix of a data set's name, as in `b-cifar100`."""
 
 
 def register_scenario(prefix: str) -> Callable[[S], S]:
-    """Make a scenario known by the letters in front of a data set's name: PREFIX-DATASET.
+    """Register a scenario by prefix: PREFIX-DATASET.
 
-    What it decorates is a frozen dataclass made from `Scenario`; its fields are the options.
+    Decorate a frozen dataclass derived from `Scenario`; its fields are the options.
     """
 
     def add(cls: S) -> S:
@@ -74,20 +74,20 @@ PROTOCOLS: dict[str, Protocol] = {
     "imagenet": _large(224),
     "inaturalist2017": _large(299),
 }
-"""The defaults that are usual for a data set."""
+"""The usual defaults for a data set."""
 
 DROP_LAST = frozenset({"imagenet", "inaturalist2017"})
-"""Data sets whose streams leave out the short batch at the end of a task, as the public code."""
+"""Data sets whose streams drop the short batch at the end of a task, as the public code does."""
 
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """A stream with a name of its own: a data set, a scenario and its options."""
+    """A named stream: a data set, a scenario and its options."""
 
     dataset: str
     scenario: Scenario
     tasks: int
-    """How many tasks the scenario makes of the data set."""
+    """The number of tasks that the scenario makes of the data set."""
     description: str
 
     @property
@@ -151,10 +151,10 @@ STREAMS: dict[str, StreamInfo] = {
     "m-cifar100": StreamInfo(
         "cifar100", MixClassDomain(), 20, "s-cifar100 with class and domain coupled (a part of it)"
     ),
-    "d-digits": StreamInfo("digits", DomainIncremental(), 4, "digits turned by 0 to 270 degrees"),
+    "d-digits": StreamInfo("digits", DomainIncremental(), 4, "digits rotated by 0 to 270 degrees"),
     "d-mnist": StreamInfo("mnist", DomainIncremental(), 4, "MNIST turned by 0 to 270 degrees"),
     "d-fashion-mnist": StreamInfo(
-        "fashion-mnist", DomainIncremental(), 4, "Fashion-MNIST turned by 0 to 270 degrees"
+        "fashion-mnist", DomainIncremental(), 4, "Fashion-MNIST rotated by 0 to 270 degrees"
     ),
     "d-cifar100": StreamInfo(
         "cifar100", DomainIncremental(), 5, "20 superclasses, a subclass of each in every task"

@@ -1,4 +1,4 @@
-"""Class-incremental streams: the classes are cut into groups that arrive one after the other."""
+"""Class-incremental streams: the classes are divided into groups that arrive one after another."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from evenstream.streams.stream import stream_generator
 
 @dataclass(frozen=True, kw_only=True)
 class ClassIncremental(ClassGroups):
-    """Groups of classes arrive one after the other, each class in one task."""
+    """Groups of classes arrive one after another, each class in one task."""
 
     reserve: int = 0
-    """Classes that are set aside for pre-training and never arrive."""
+    """Number of classes set aside for pre-training, which never arrive."""
     base_seed: int = 0
-    """Which classes are set aside; not the run's seed, so that one pre-trained network fits all."""
+    """Determines which classes are set aside; not the run's seed, so that one pre-trained network
+    fits all."""
 
     def arrange(self, dataset: Dataset, seed: int) -> Layout:
-        """One task for each group of those classes that are not set aside."""
+        """One task for each group of classes, without those set aside."""
         base = base_classes(dataset, self.reserve, self.base_seed)
         streamed = np.setdiff1d(np.arange(dataset.n_classes), base)
         groups = self.groups(dataset, seed, streamed)
@@ -31,7 +32,7 @@ class ClassIncremental(ClassGroups):
 
 
 def base_classes(dataset: Dataset, reserve: int, base_seed: int = 0) -> Indices:
-    """The classes of a data set that are set aside for pre-training, in label order."""
+    """The classes of a data set set aside for pre-training, in label order."""
     if not 0 <= reserve < dataset.n_classes:
         raise InputError(
             f"{dataset.name}: reserve must lie between 0 and {dataset.n_classes - 1}, one less "

@@ -1,4 +1,4 @@
-"""Domain-incremental streams: the classes stay, their looks change from task to task."""
+"""Domain-incremental streams: the classes stay, their appearance changes from task to task."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _ANGLES = (0, 90, 180, 270)
 
 @dataclass(frozen=True, kw_only=True)
 class DomainIncremental(Scenario):
-    """All classes in every task, from a new domain in each: other subclasses, or other rotations.
+    """All classes in every task, each from a new domain: other subclasses, or other rotations.
 
-    The class prior does not change, so there is no inter-class imbalance for Logit Adjusted
-    Softmax to take away.
+    The class prior does not change, so there is no inter-class imbalance for Logit Adjusted Softmax
+    to remove.
     """
 
     by: Literal["auto", "subclass", "rotation"] = "auto"
-    """What a domain is: a superclass's n-th subclass, or images turned by 0, 90, 180 and 270
-    degrees; auto is subclass for data sets that have superclasses."""
+    """What a domain is: the n-th subclass of each superclass, or images rotated by 0, 90, 180 and
+    270 degrees; auto is subclass for data sets with superclasses."""
 
     def arrange(self, dataset: Dataset, seed: int) -> Layout:
         """One task for each domain."""
@@ -67,7 +67,7 @@ def _rotated(dataset: Dataset, seed: int) -> tuple[Dataset, Domains]:
 
 
 def _turn(images: Arrays, turns: Indices) -> Arrays:
-    """A copy with each image turned by as many quarters of a circle as asked for."""
+    """A copy with each image rotated by the given number of quarter turns."""
     out = images.copy()
     for quarter in range(1, len(_ANGLES)):
         rows = turns == quarter

@@ -14,7 +14,7 @@ from evenstream.streams.scenario import ClassGroups, Layout, task_of
 from evenstream.streams.stream import stream_generator
 
 _POINTS = 3000
-"""Points in time at which a group's weight is summed up, from the task before to the one after."""
+"""Points in time for summing a group's weight, from the task before to the one after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,21 +24,21 @@ class Gradual(ClassGroups):
     Time runs from 0 to the number of groups. At time u, group i has the weight
     rise(u - i) - rise(u - i - 1), where `rise` goes from 0 to 1 around 0: the weights of all groups
     sum to 1. Each sample's time of arrival is drawn from its group's weight over time, and samples
-    arrive in that order, each once. Stage i, the time from i to i + 1, is what is called a task
-    elsewhere: it only says when to evaluate.
+    arrive in that order, each once. Stage i, the time from i to i + 1, is called a task elsewhere;
+    it only determines when to evaluate.
     """
 
     boundaries: bool = False
     """Always false here."""
     width: float = 0.5
-    """How long a transition takes, in tasks, above 0 and at most 1."""
+    """Length of a transition in tasks, above 0 and at most 1."""
     blend: Literal["linear", "sigmoid"] = "linear"
-    """Shape of a transition; sigmoid has passed 2 % to 98 % in the given width."""
+    """Shape of a transition; sigmoid goes from 2 % to 98 % over the given width."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.boundaries:
-            raise InputError("a gradual stream has no boundaries to tell; leave the option out")
+            raise InputError("a gradual stream has no boundaries; leave the option out")
         if not 0 < self.width <= 1:
             raise InputError(f"width must lie above 0 and not above 1, got {self.width}")
 

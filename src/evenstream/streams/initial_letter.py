@@ -15,7 +15,7 @@ from evenstream.streams.scenario import Layout, Scenario, task_of
 class InitialLetter(Scenario):
     """One task for each first letter of the classes' names, from A to Z.
 
-    Letters that no class begins with are left out: nothing would arrive and nothing be tested.
+    Letters with no classes are left out: nothing would arrive, and nothing could be tested.
     """
 
     def arrange(self, dataset: Dataset, seed: int) -> Layout:

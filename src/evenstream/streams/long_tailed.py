@@ -16,11 +16,11 @@ from evenstream.streams.stream import stream_generator
 
 @dataclass(frozen=True, kw_only=True)
 class LongTailed(ClassGroups):
-    """Groups of classes arrive one after the other; class sizes fall off exponentially.
+    """Groups of classes arrive one after another; class sizes fall off exponentially.
 
     The class of rank c among C keeps n_max * imbalance ** (c / (C - 1)) training samples, drawn by
-    the seed, where n_max is the size of the largest class: a part of the data set by design, each
-    sample at most once. The tests are left whole.
+    the seed, where n_max is the size of the largest class: part of the data set by design, each
+    sample at most once. The test sets stay whole.
     """
 
     imbalance: float = 0.01
@@ -43,7 +43,7 @@ class LongTailed(ClassGroups):
         return thinned(Layout(dataset, tasks), kept)
 
     def _sizes(self, dataset: Dataset, seed: int) -> list[int]:
-        """How many training samples each class keeps at most, one at least."""
+        """The number of training samples that each class keeps, at least one."""
         largest = np.bincount(dataset.y_train).max()
         last = max(dataset.n_classes - 1, 1)
         ranks: Indices = np.arange(dataset.n_classes)

@@ -1,9 +1,9 @@
-"""Mix-Class-Domain streams: which domain a sample is from depends on its class.
+"""Mix-Class-Domain streams: the domain of a sample depends on its class.
 
 The paper writes a stream with domains as p(x, y, z, t) = p(x | z, y, t) p(z, y, t). In its
-Sum-Class-Domain streams the domain z and the class y can be told apart: every class has every
-domain in equal parts. It leaves open the case where they cannot, and says that no standard
-benchmark exists. Here is one: each class has a home domain, and the others are rare in it.
+Sum-Class-Domain streams the domain z and the class y are separable: every class has every domain in
+equal parts. It leaves open the case where they are not, and says that no standard benchmark exists.
+Here is one: each class has a home domain, and other domains are rare in it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from evenstream.streams.sum_class_domain import SumClassDomain
 
 @dataclass(frozen=True, kw_only=True)
 class MixClassDomain(SumClassDomain):
-    """A Sum-Class-Domain stream in which each class comes mostly from one domain of its own.
+    """A Sum-Class-Domain stream in which each class comes mostly from its own home domain.
 
     Class y keeps all training samples of its home domain, y modulo the number of domains, and a
-    share of the others, drawn by the seed: a part of the data set by design, each sample at most
-    once. The tests keep all domains in equal parts.
+    share of the others, drawn by the seed: part of the data set by design, each sample at most
+    once. The test sets keep all domains in equal parts.
     """
 
     coupling: float = 0.8
@@ -55,10 +55,10 @@ class MixClassDomain(SumClassDomain):
 
 
 def coupling(stream: Stream) -> float | None:
-    """How far class and domain depend on each other in a stream: I(Z;Y) / min(H(Z), H(Y)).
+    """How strongly class and domain depend on each other: I(Z;Y) / min(H(Z), H(Y)).
 
-    Counted over all training samples. 0: independent, as in Sum-Class-Domain streams; 1: one of
-    the two follows from the other. None for a stream without domains.
+    Counted over all training samples. 0: independent, as in Sum-Class-Domain streams; 1: one
+    determines the other. None for a stream without domains.
     """
     by_task = profile(stream, bins=1).domains_in_task
     if by_task is None:

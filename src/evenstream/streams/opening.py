@@ -1,4 +1,4 @@
-"""From what a user writes, `PREFIX-DATASET[:key=value,...]` or a path, to a stream."""
+"""Opens a stream from its text form, `PREFIX-DATASET[:key=value,...]` or a path."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ READING: dict[str, Any] = {
     "superclass": str,
     **dict.fromkeys(_COLUMN_LISTS, str),
 }
-"""Options of every stream that say how its data is read: the column of a table that holds the
-labels, the height and width that image files are brought to, the column of superclasses (`folder`
-for image files), and columns to leave out or to take as categories, text or dates, with + between
-their names."""
+"""Options of every stream that control how its data is read: the table column with the labels, the
+height and width to which image files are resized, the column of superclasses (`folder` for image
+files), and columns to leave out or to treat as categories, text or dates, with + between their
+names."""
 
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """What a stream's name says: which data, in which scenario."""
+    """A stream's name, parsed: which data, in which scenario."""
 
     dataset: str | Path
-    """A registered data set, or where the data is."""
+    """A registered data set, or the path of the data."""
     scenario: Scenario
-    """With the options as written."""
+    """The scenario with the options as written."""
     reading: dict[str, Any]
-    """Those options that say how the data is read."""
+    """The options that control how the data is read."""
 
 
 def open_stream(
@@ -58,11 +58,11 @@ def open_stream(
         name: one that `STREAMS` lists, or `PREFIX-DATASET[:key=value,...]` with a prefix of
             `SCENARIOS`, where the data set is a registered one or the path of a file or folder.
             A path alone is a class-incremental stream.
-        seed: of everything random in the stream.
-        class_order: the scenario's option of that name, where it has one.
-        tasks: the scenario's option of that name, where it has one.
-        test_fraction: the share to test on, for files that have no test samples of their own.
-        corrupt: what an image file does that cannot be read: stop the run, or be left out.
+        seed: seed for everything random in the stream.
+        class_order: the scenario's option of that name, if it has one.
+        tasks: the scenario's option of that name, if it has one.
+        test_fraction: the share to test on, for files without test samples.
+        corrupt: what to do with unreadable image files: stop the run, or leave them out.
     """
     from evenstream.data import load_dataset
 
@@ -92,7 +92,7 @@ def _is_folder(dataset: str | Path) -> bool:
 def read_spec(
     name: str, *, tasks: int | None = None, class_order: ClassOrder = "label"
 ) -> StreamSpec:
-    """Take a stream's name apart; `tasks` and `class_order` are options given as flags."""
+    """Parse a stream's name; `tasks` and `class_order` are options given as flags."""
     plain, written = _split_options(name)
     _, dataset, scenario = _resolve(plain)
     types = option_types(type(scenario))
@@ -113,7 +113,7 @@ def read_spec(
 def canonical_name(
     name: str, *, tasks: int | None = None, class_order: ClassOrder = "label"
 ) -> str:
-    """A stream's name as it is written with all flags in it and without what is default anyway."""
+    """A stream's canonical name, with all flags included and defaults omitted."""
     spec = read_spec(name, tasks=tasks, class_order=class_order)
     plain, _ = _split_options(name)
     _, _, usual = _resolve(plain)
@@ -123,7 +123,7 @@ def canonical_name(
 
 
 def absolute_name(name: str) -> str:
-    """A stream's name with the path in it, if there is one, in full: good in any folder."""
+    """A stream's name with an absolute path, if it has one, valid in any folder."""
     plain, written = _split_options(name)
     prefix, dataset, _ = _resolve(plain)
     return f"{prefix}{dataset.absolute()}{written}" if isinstance(dataset, Path) else name
@@ -137,7 +137,7 @@ def with_options(name: str, options: Sequence[str]) -> str:
 
 
 def _split_options(name: str) -> tuple[str, str]:
-    """The name itself, and the options with their colon; an option's key has no dot or slash."""
+    """The name itself, and the options with their colon; option keys have no dot or slash."""
     plain, colon, options = name.rpartition(":")
     key = options.partition("=")[0]
     return (plain, colon + options) if colon and not set("./") & set(key) else (name, "")

@@ -1,4 +1,4 @@
-"""What a stream looks like over time, counted without reading any inputs."""
+"""Counts what a stream looks like over time, without reading any inputs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Profile:
     class_names: list[str]
     """Names of the columns."""
     edges: Indices
-    """Positions in the stream at which the bins begin, and where the last one ends."""
+    """Positions in the stream where the bins begin, and where the last one ends."""
     over_time: Indices
     """Samples of each class in each bin, (bins, classes)."""
     task_ends: Indices
-    """Position in the stream at which each task ends."""
+    """Position in the stream where each task ends."""
     in_task: Indices
     """Samples of each class in each task, (tasks, classes)."""
     domain_names: list[str]

@@ -15,12 +15,13 @@ class Recurring(ClassGroups):
     """Groups of classes arrive in turn, round after round, each time with new samples.
 
     The samples of a class are spread evenly over its rounds. There are tasks times rounds stages;
-    each is tested on all test samples of its group. By default nobody is told where a stage ends:
-    a group that comes back is not a new task.
+    each is tested on all test samples of its group. By default the learner is not told where a
+    stage ends: a returning group is not a new task.
     """
 
     boundaries: bool = False
-    """Whether the learner is told where stages begin and end; else batches run across the ends."""
+    """Whether the learner is told where stages begin and end; if not, batches run across the
+    ends."""
     rounds: int = 3
     """How often each group arrives."""
 

@@ -1,4 +1,4 @@
-"""What a scenario is: a rule that turns a data set and a seed into the tasks of a stream."""
+"""The interface of scenarios, which turn a data set and a seed into the tasks of a stream."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ClassOrder = Literal["label", "seed"]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What a scenario makes of a data set."""
+    """What a scenario returns for a data set."""
 
     dataset: Dataset
-    """The samples; their labels may be others than those of the data set that was given."""
+    """The samples; their labels may differ from those of the given data set."""
     tasks: list[Task]
     domains: Domains | None = None
     shuffle: bool = True
-    """False: the order of `Task.train` is the order of arrival."""
+    """If False, the order of `Task.train` is the order of arrival."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +35,20 @@ class Scenario:
     """Base of all scenarios. Typed fields of a subclass are its options."""
 
     eval_every: ClassVar[int] = 0
-    """Steps between the online evaluations that this kind of stream is reported with."""
+    """Default steps between online evaluations for this kind of stream."""
 
     needs_superclasses: ClassVar[bool] = False
-    """Whether it is made of data with two levels of labels."""
+    """Whether it needs data with two levels of labels."""
 
     boundaries: bool = True
-    """Whether the learner is told where tasks begin and end; else batches run across the ends."""
+    """Whether the learner is told where tasks begin and end; if not, batches run across the
+    ends."""
     fraction: float = 1.0
     """Share of the training samples that arrive, drawn by the seed from each class of each task."""
 
     validation: int = 0
     """Percentage of the training samples, drawn by the seed from each class, that never arrive and
-    take the place of the test samples: for choosing settings without looking at the test."""
+    replace the test samples: for choosing settings without looking at the test set."""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -57,11 +58,11 @@ class Scenario:
             raise InputError(f"fraction must lie above 0 and not above 1, got {self.fraction}")
 
     def arrange(self, dataset: Dataset, seed: int) -> Layout:
-        """Cut a data set into tasks. The one thing a scenario must write."""
+        """Divide a data set into tasks. The one method a scenario must implement."""
         raise NotImplementedError
 
     def protocol(self, usual: Protocol) -> Protocol:
-        """The defaults of a run in this scenario, given those that are usual for the data set."""
+        """The defaults of a run in this scenario, given the usual ones for the data set."""
         return replace(usual, eval_every=self.eval_every)
 
     def stream(
@@ -94,7 +95,7 @@ class Scenario:
         with calling(what):
             layout = self.arrange(dataset, seed)
         if not isinstance(layout, Layout):
-            raise InputError(f"{what} must return a Layout, it returned {shown(layout)}")
+            raise InputError(f"{what} must return a Layout, but returned {shown(layout)}")
         return layout
 
     def _part(self, layout: Layout, seed: int) -> Layout:
@@ -111,19 +112,19 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassGroups(Scenario):
-    """Base of scenarios that cut the classes into groups, one a task."""
+    """Base of scenarios that divide the classes into groups, one per task."""
 
     tasks: int = 0
-    """Groups that the classes are cut into; 0: one for every two classes, at most ten."""
+    """Number of groups of classes; 0 means one for every two classes, at most ten."""
     class_order: ClassOrder = "label"
     """Order in which the classes arrive: that of their labels, or one drawn from the seed."""
 
     def n_tasks(self, dataset: Dataset, classes: Indices) -> int:
-        """How many groups there are: as asked for, or the default for these classes."""
+        """The number of groups: as set, or the default for these classes."""
         return self.tasks or max(1, min(10, len(classes) // 2))
 
     def ordered(self, classes: Indices, seed: int) -> Indices:
-        """Classes in the order in which they arrive."""
+        """Classes in order of arrival."""
         if self.class_order == "label":
             return classes
         return stream_generator(seed, "classes").permutation(classes)
@@ -159,7 +160,7 @@ def thinned(layout: Layout, kept: NDArray[np.bool_]) -> Layout:
 
 
 def deal(y: Indices, parts: int, draw: np.random.Generator) -> Indices:
-    """A part for each sample, drawn so that every class is spread evenly over the parts."""
+    """Assign each sample to a part, so that every class is spread evenly over the parts."""
     part = np.empty(len(y), dtype=np.int64)
     for index in np.unique(y):
         rows = draw.permutation(np.flatnonzero(y == index))

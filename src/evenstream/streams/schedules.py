@@ -16,11 +16,11 @@ def batch_sizes(schedule: Schedule, batch: int, n_tasks: int, seed: int) -> list
 
     Args:
         schedule: `constant`; `increase`, from 2 up to `batch` with evenly spaced exponents (2, 4,
-            8, 16, 32 over five tasks), one task alone having `batch`; `decrease`, the same
+            8, 16, 32 over five tasks), where a single task has `batch`; `decrease`, the same
             backwards; `random`, one integer from 2 to `batch` for each task.
         batch: the largest size.
-        n_tasks: how many sizes.
-        seed: of the random schedule.
+        n_tasks: number of sizes.
+        seed: seed for the random schedule.
     """
     if schedule == "constant":
         return [batch] * n_tasks

@@ -1,4 +1,4 @@
-"""What a stream is: training samples in the order of a scenario, cut into tasks, and test sets."""
+"""Streams: training samples in the order of a scenario, divided into tasks with test sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """Which domain each sample belongs to, in streams where the look of a class changes, too."""
+    """The domain of each sample, in streams where the appearance of a class changes too."""
 
     train: Indices
     test: Indices
@@ -46,26 +46,26 @@ class Batch:
     x: NDArray[Any]
     labels: list[Label]
     skipped: tuple[str, ...] = ()
-    """Samples that could not be read, and why; a batch may be left with no rows at all."""
+    """Samples that could not be read, with the reason; a batch may end up with no rows at all."""
 
 
 class Stream:
-    """Tasks over a data set. Order inside a task depends on (seed, task) alone.
+    """Tasks over a data set. The order within a task depends only on (seed, task).
 
-    A position in the stream is (task, batch), so a resumed run needs nothing else to go on.
+    A position in the stream is (task, batch), which is all that a resumed run needs.
 
     Args:
-        name: what users call it.
-        dataset: the samples; its classes are what the learner is taught.
+        name: its name for users.
+        dataset: the samples; its classes are what the learner learns.
         tasks: the parts, in order.
         protocol: defaults for runs on this stream.
-        seed: of everything random in it.
-        boundaries: whether the learner is told where tasks begin and end. Without, tasks only say
-            when to evaluate and on what: batches run on across their ends, so that not even a
-            short batch gives them away.
-        shuffle: draw the order inside each task; else `Task.train` is the order.
-        drop_last: leave out the short batch at the end of a task.
-        domains: the domain of each sample, where the scenario has domains.
+        seed: seed for everything random in it.
+        boundaries: whether the learner is told where tasks begin and end. If not, tasks only
+            determine when to evaluate and on what: batches run across their ends, so that not even
+            a short batch gives them away.
+        shuffle: draw the order within each task; otherwise `Task.train` is the order.
+        drop_last: drop the short batch at the end of a task.
+        domains: the domain of each sample, if the scenario has domains.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Stream:
         return len(self.tasks)
 
     def steps(self, task: int, batch: int | Sequence[int], held_out: int = 0) -> int:
-        """Batches in a task. `batch` is their size, or one size for each task."""
+        """Number of batches in a task. `batch` is their size, or one size for each task."""
         first, last, size = self._plan(batch)[task]
         samples = last - first - held_out
         return samples // size if self.drop_last else -(-samples // size)
@@ -106,7 +106,7 @@ class Stream:
     ) -> Iterator[Batch]:
         """Inputs and labels of one task, from batch number `start` on.
 
-        Each epoch has an order of its own; `held_out` are positions in `Task.train` to leave out.
+        Each epoch has its own order; `held_out` are positions in `Task.train` to leave out.
         """
         first, last, size = self._plan(batch)[task]
         order = self._order(task, epoch, held_out) if self.boundaries else self.order()[first:last]
@@ -116,7 +116,7 @@ class Stream:
             yield Batch(read.x, self._labels(self.dataset.y_train[read.rows]), read.skipped)
 
     def order(self) -> Indices:
-        """Positions of all training samples in the data set, in the order in which they arrive."""
+        """Positions of all training samples in the data set, in order of arrival."""
         return np.concatenate([self._order(task) for task in range(len(self))])
 
     def task_data(self, task: int) -> tuple[NDArray[Any], list[Label]]:
@@ -127,13 +127,13 @@ class Stream:
         return read.x, self._labels(self.dataset.y_train[read.rows])
 
     def largest_task_bytes(self) -> int:
-        """Memory that the inputs of the largest task take, all at once."""
+        """Memory needed for all inputs of the largest task."""
         x = self.dataset.x_train
         sample = int(np.prod(x.shape[1:])) * np.dtype(x.dtype).itemsize
         return sample * max(len(task.train) for task in self.tasks)
 
     def streamed_classes(self) -> set[int]:
-        """Class indices of the data set that some task has; others may be set aside."""
+        """Class indices that occur in some task; others may be set aside."""
         return {index for task in self.tasks for index in task.classes}
 
     def label_counts(self, task: int) -> dict[Label, int]:
@@ -141,7 +141,7 @@ class Stream:
         return dict(Counter(self._labels(self.dataset.y_train[self.tasks[task].train])))
 
     def test_batches(self, rows: Indices, size: int = 1000) -> Iterator[Read]:
-        """Test samples by their positions in the data set, some at a time."""
+        """Test samples by their positions in the data set, a few at a time."""
         wanted = (rows[first : first + size] for first in range(0, len(rows), size))
         return read_in_order(self.dataset.x_test, wanted)
 
@@ -151,7 +151,7 @@ class Stream:
         return [[names[index] for index in task.classes] for task in self.tasks]
 
     def shuffled(self) -> Stream:
-        """The same samples in random order, cut into as many parts; the tests stay."""
+        """The same samples in random order, divided into as many parts; the test sets stay."""
         pooled = np.concatenate([task.train for task in self.tasks])
         pooled = pooled[stream_generator(self.seed, "shuffle").permutation(len(pooled))]
         parts = np.split(pooled, np.cumsum([len(task.train) for task in self.tasks])[:-1])
@@ -195,7 +195,7 @@ class Stream:
 
 
 def stream_generator(seed: int, *names: str | int) -> np.random.Generator:
-    """The random numbers of one part of a stream, apart from all others."""
+    """The random numbers of one part of a stream, independent of all others."""
     from evenstream.core.randomness import derive_seed
 
     return np.random.default_rng(derive_seed(seed, "stream", *names))

@@ -16,15 +16,15 @@ from evenstream.streams.superclasses import by_superclass, coarse_labels
 
 @dataclass(frozen=True, kw_only=True)
 class SumClassDomain(ClassGroups):
-    """Groups of subclasses arrive one after the other; the superclass is to be predicted."""
+    """Groups of subclasses arrive one after another; the superclass is to be predicted."""
 
     needs_superclasses: ClassVar[bool] = True
 
     tasks: int = 0
-    """Groups that the subclasses are cut into; 0: as many as there are superclasses."""
+    """Number of groups of subclasses; 0 means as many as there are superclasses."""
 
     def n_tasks(self, dataset: Dataset, classes: Indices) -> int:
-        """As asked for, or the number of superclasses."""
+        """As set, or the number of superclasses."""
         return self.tasks or len(coarse_labels(dataset).names)
 
     def arrange(self, dataset: Dataset, seed: int) -> Layout:

@@ -14,12 +14,12 @@ from evenstream.streams.stream import Domains
 
 
 def coarse_labels(dataset: Dataset) -> CoarseLabels:
-    """The coarser labelling of a data set; it is an error if there is none."""
+    """The coarse labels of a data set; raises an error if there are none."""
     if dataset.coarse is None:
         raise InputError(
             f"{dataset.name} has no superclasses, which this scenario needs; name the column of a "
             "table that holds them (:superclass=NAME), give a folder of images SUPERCLASS/CLASS, "
-            "or take cifar100"
+            "or use cifar100"
         )
     return dataset.coarse
 

@@ -1,4 +1,4 @@
-"""A part of the training samples in place of the test samples, to choose settings on."""
+"""Replaces the test samples by part of the training samples, for choosing settings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evenstream.streams.stream import stream_generator
 def with_validation(dataset: Dataset, percentage: int, seed: int) -> Dataset:
     """The data set with this percentage of each class held out from training, for testing.
 
-    Nothing of the test samples is left. A class keeps at least one sample to train on and, if it
-    has two, gives at least one.
+    No test samples are left. A class keeps at least one sample for training and, if it has two or
+    more, gives up at least one.
     """
     held_out = _drawn(dataset.y_train, percentage, seed)
     if not held_out.any():

@@ -1,4 +1,4 @@
-"""Tables as they are: columns of any kind, told by the first rows, encoded row by row."""
+"""Tables with columns of any kind, detected from the first rows and encoded row by row."""
 
 from evenstream.tabular.encoder import TableEncoder, TableRows
 from evenstream.tabular.frames import is_frame

@@ -1,4 +1,4 @@
-"""What a single cell of a table says: a number, a moment, a word, or nothing."""
+"""Reads a single cell of a table: a number, a moment in time, a word, or nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MISSING = frozenset(
         *("missing", "unknown"),
     )
 )
-"""What stands in a column of numbers or dates where there is none, in lower case."""
+"""Words for a missing number or date, in lower case."""
 TRUTH = {"true": 1.0, "false": 0.0}
 
 Style = Literal["point", "comma", "grouped"]
-"""How decimals are written: 1234.5, 1.234,5 or 1,234.5; the last two also with $, € or %."""
+"""Ways to write decimals: 1234.5, 1.234,5 or 1,234.5; the last two also with $, € or %."""
 
 _AROUND = "$€£¥% \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
 _POWER = r"(?:[eE][+-]?\d+)?"
@@ -33,19 +33,19 @@ _GROUPED = re.compile(rf"[+-]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?{_POWER}",
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether there is nothing in a cell; NaN and pandas' NA and NaT count as nothing."""
+    """Whether a cell is empty; NaN and pandas' NA and NaT count as empty."""
     return cell is None or (not isinstance(cell, str) and _differs_from_itself(cell))
 
 
 def _differs_from_itself(cell: Any) -> bool:
     try:
         return bool(cell != cell)
-    except (TypeError, ValueError):  # pandas' NA has no truth value, an array several
+    except (TypeError, ValueError):  # pandas' NA has no truth value, and an array has several
         return not isinstance(cell, (list, dict, np.ndarray))
 
 
 def text_of(cell: Any) -> str | None:
-    """A cell as text, None if there is nothing in it; 3.0 is written as 3."""
+    """A cell as text, or None if it is empty; 3.0 is written as 3."""
     if isinstance(cell, str):
         return cell.strip() or None
     if is_missing(cell):
@@ -62,7 +62,7 @@ def text_of(cell: Any) -> str | None:
 
 
 def number_reader(style: Style) -> Callable[[str], float]:
-    """What reads a text as a number, `ValueError` if it is none."""
+    """A function that parses text as a number; raises `ValueError` if it is not one."""
     return {"point": _read_point, "comma": _read_comma, "grouped": _read_grouped}[style]
 
 
@@ -86,7 +86,7 @@ def _read_grouped(text: str) -> float:
 
 
 def _bare(text: str) -> str:
-    """A number without its currency or per cent sign."""
+    """A number without its currency or percent sign."""
     plain = text.strip(_AROUND)
     sign = plain[:1] if plain[:1] in ("+", "-") else ""
     return sign + plain.removeprefix(sign).lstrip(_AROUND)
@@ -103,12 +103,12 @@ _DAYS = (
 )
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 FORMATS = (ISO, TIME, *(day + hour for hour in _TIMES for day in _DAYS))
-"""How dates are written, as `strptime` says it: the first that fits is taken, so where both are
-possible 1/2/2024 is in January."""
+"""Date formats for `strptime`. The first that fits is used, so if both are possible, 1/2/2024 is in
+January."""
 
 
 def date_reader(form: str) -> Callable[[str], datetime]:
-    """What reads a text as a moment, `ValueError` if it is none; the clock is taken as written."""
+    """A function that parses text as a moment, ignoring time zones; raises `ValueError`."""
     if form == ISO:
         return lambda text: datetime.fromisoformat(text).replace(tzinfo=None)
     if form == TIME:
@@ -117,13 +117,13 @@ def date_reader(form: str) -> Callable[[str], datetime]:
 
 
 def _read_time(text: str) -> datetime:
-    if ":" not in text:  # digits alone may be anything
+    if ":" not in text:  # digits alone could mean anything
         raise ValueError(f"{text!r} is not a time of day")
     return datetime.combine(EPOCH, time.fromisoformat(text)).replace(tzinfo=None)
 
 
 def seconds_of(moment: date | time) -> float:
-    """Seconds since 1970 by the clock that it is written for; of a time of day, since midnight."""
+    """Seconds since 1970 in local time as written; for a time of day, since midnight."""
     if isinstance(moment, time):
         moment = datetime.combine(EPOCH, moment)
     elif not isinstance(moment, datetime):
@@ -132,7 +132,7 @@ def seconds_of(moment: date | time) -> float:
 
 
 def seconds_of_stamp(stamp: float) -> float:
-    """Seconds since 1970 of a number that counts them, or milli-, micro- or nanoseconds."""
+    """Seconds since 1970 for a number of seconds, milli-, micro- or nanoseconds."""
     for unit in (1.0, 1e3, 1e6, 1e9):
         if abs(stamp) < 1e11 * unit:  # the year 5138
             return stamp / unit

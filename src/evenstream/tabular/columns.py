@@ -1,6 +1,6 @@
-"""The kinds of columns, and what each makes of its cells: a fixed number of inputs.
+"""The kinds of columns, each of which turns its cells into a fixed number of inputs.
 
-Every cell is encoded by itself, so a row gives the same inputs in any batch and any process.
+Every cell is encoded independently, so a row gives the same inputs in any batch and process.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _DAY, _WEEK, _YEAR = 86_400.0, 7 * 86_400.0, 365.2425 * 86_400.0
 _WIDEST = 1 << 16
 _WORDS = re.compile(r"\w+")
 STAMP = "stamp"
-"""The form of dates that are numbers: seconds since 1970, or milli-, micro- or nanoseconds."""
+"""The format of numeric dates: seconds since 1970, or milli-, micro- or nanoseconds."""
 
 
 class BadCell(ValueError):
-    """A cell that its column cannot read, and which row it is in."""
+    """A cell that its column cannot read, with its row."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(why)
@@ -65,15 +65,15 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Inputs that it gives."""
+        """Number of inputs it produces."""
         raise NotImplementedError
 
     def read(self, cell: Any) -> Any:
-        """What a cell says: a number, NaN if it is missing, or text; `ValueError` if it cannot."""
+        """Read a cell as a number (NaN if missing) or text; raises `ValueError` if it cannot."""
         raise NotImplementedError
 
     def read_all(self, cells: Any) -> Sequence[Any] | Floats:
-        """The same of many cells at once, a list or an array; `BadCell` for the first bad one."""
+        """Read many cells, a list or an array; raises `BadCell` for the first bad one."""
         found: list[Any] = []
         for row, cell in enumerate(cells):
             try:
@@ -83,12 +83,12 @@ class Column:
         return found
 
     def encode(self, values: Sequence[Any] | Floats) -> Inputs:
-        """The inputs of cells that were read, a row for each."""
+        """The inputs for cells that were read, one row each."""
         raise NotImplementedError
 
     @property
     def note(self) -> str:
-        """What a summary says about it."""
+        """Its description in a summary."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
@@ -110,30 +110,30 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Number(Column):
-    """A number or a truth value, as it is; one more input says where it was missing."""
+    """A number or boolean, unchanged; an extra input flags missing values."""
 
     fill: float | None = None
-    """What stands in for a missing number; None: a row without it cannot be used."""
+    """Replacement for a missing number; None means that a row without it is unusable."""
     flagged: bool = False
-    """Whether an input says that it is missing."""
+    """Whether an extra input flags missing values."""
     style: Style = "point"
     missing: tuple[str, ...] = ()
-    """Further words for a missing number, in lower case."""
+    """Additional words for a missing number, in lower case."""
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.style not in get_args(Style) or (self.flagged and self.fill is None):
-            raise ValueError(f"column {self.name!r} is read in a way that does not exist")
+            raise ValueError(f"column {self.name!r} has an unknown format")
 
     @property
     def width(self) -> int:
-        """Inputs that it gives."""
+        """Number of inputs it produces."""
         return 1 + self.flagged
 
     @property
     def plain(self) -> bool:
-        """Whether its input is the number itself and nothing else."""
+        """Whether its only input is the number itself."""
         return not self.flagged and self.style == "point" and not self.missing
 
     @cached_property
@@ -145,7 +145,7 @@ class Number(Column):
         return self.checked(self._number(cell))
 
     def checked(self, value: float) -> float:
-        """The number, or NaN if missing ones are filled; `ValueError` if it cannot be used."""
+        """The number, or NaN if missing values are filled; raises `ValueError` if unusable."""
         if abs(value) <= LARGEST or (self.fill is not None and math.isnan(value)):
             return value
         why = "is missing" if math.isnan(value) else f"is {value}, too large for 32-bit floats"
@@ -165,12 +165,12 @@ class Number(Column):
         except (ValueError, TypeError):
             raise ValueError(
                 f"column {self.name!r} is {str(cell)[:60]!r}, not a number; correct it, leave the "
-                "row out with --corrupt skip, or read the column differently from the beginning: "
+                "row out with --corrupt skip, or start over and read the column differently: "
                 "--categorical, --text or --ignore NAME"
             ) from None
 
     def read_all(self, cells: Any) -> Sequence[float] | Floats:
-        """Many cells at once; an array at the speed of arrays."""
+        """Read many cells; arrays are processed without a loop."""
         if not (isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf"):
             return super().read_all(cells)
         values = cells.astype(np.float64)
@@ -196,7 +196,7 @@ class Number(Column):
 
     @property
     def note(self) -> str:
-        """What a summary says about it."""
+        """Its description in a summary."""
         said = []
         if self.style != "point":
             said.append(f"written like {'1.234,5' if self.style == 'comma' else '1,234.5'}")
@@ -209,22 +209,22 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Date(Column):
-    """A date, a time or both: how late it is, and where in the year, the week and the day."""
+    """A date, a time or both: how late it is, and its place in the year, week and day."""
 
     form: str = ISO
     origin: float = 0.0
-    """Seconds since 1970 from which years are counted."""
+    """Origin from which years are counted, in seconds since 1970."""
     dated: bool = True
-    """Whether there are days, or times of the day only."""
+    """Whether there are dates, or only times of day."""
     timed: bool = False
-    """Whether there are times of the day."""
+    """Whether there are times of day."""
     flagged: bool = False
     missing: tuple[str, ...] = ()
     kind: ClassVar[str] = "date"
 
     @property
     def width(self) -> int:
-        """Inputs that it gives."""
+        """Number of inputs it produces."""
         return 5 * self.dated + 2 * self.timed + self.flagged
 
     @cached_property
@@ -263,14 +263,14 @@ class Date(Column):
         return known.get(self.form, f"as in {self.form}")
 
     def read_all(self, cells: Any) -> Sequence[float] | Floats:
-        """Many cells at once; an array at the speed of arrays."""
+        """Read many cells; arrays are processed without a loop."""
         if not (isinstance(cells, np.ndarray) and cells.dtype.kind == "M"):
             return super().read_all(cells)
         seconds = cells.astype("datetime64[us]").astype(np.int64) / 1e6
         return np.where(np.isnat(cells), np.nan, seconds)
 
     def encode(self, values: Sequence[Any] | Floats) -> Inputs:
-        """Years since the origin, and places on circles; zeros for a missing one."""
+        """Years since the origin, and positions on circles; zeros if missing."""
         seconds = np.asarray(values, np.float64)
         gaps = np.isnan(seconds)
         seconds = np.where(gaps, self.origin, seconds)
@@ -286,7 +286,7 @@ class Date(Column):
 
     @property
     def note(self) -> str:
-        """What a summary says about it."""
+        """Its description in a summary."""
         parts = ["trend", "season", "weekday"] * self.dated + ["time of day"] * self.timed
         read = {ISO: "", TIME: "", STAMP: "a number; "}.get(self.form, f"read as {self.form}; ")
         return read + ", ".join(parts)
@@ -299,11 +299,11 @@ def _circle(seconds: Floats, period: float) -> list[Floats]:
 
 @dataclass(frozen=True)
 class Category(Column):
-    """One of many words, known in advance or not: hashed to an input, which is 1 or -1."""
+    """A category, known in advance or not: hashed to an input of 1 or -1."""
 
     inputs: int = 8
     seed: int = 0
-    """Of the hash, chosen so that the words of the first rows fall on inputs of their own."""
+    """Seed of the hash, chosen so that the words of the first rows do not collide."""
     numbers: bool = False
     """Whether the words are numbers, so that 3 and 3.0 are the same."""
     kind: ClassVar[str] = "category"
@@ -315,11 +315,11 @@ class Category(Column):
 
     @property
     def width(self) -> int:
-        """Inputs that it gives."""
+        """Number of inputs it produces."""
         return self.inputs
 
     def read(self, cell: Any) -> str:
-        """The word; a missing one counts as a word as well."""
+        """The word; a missing value counts as a word as well."""
         word = text_of(cell) or ""
         if self.numbers and word:
             try:
@@ -338,7 +338,7 @@ class Category(Column):
 
     @property
     def note(self) -> str:
-        """What a summary says about it."""
+        """Its description in a summary."""
         return f"hashed to {self.inputs} inputs"
 
 
@@ -353,7 +353,7 @@ def hashed(words: Sequence[Any] | Floats, seed: int, inputs: int) -> tuple[Any, 
 
 @dataclass(frozen=True)
 class Text(Column):
-    """Free text as hashed counts of its words, of length 1; a missing one is all zeros."""
+    """Free text as hashed word counts, normalised to length 1; all zeros if missing."""
 
     inputs: int = 256
     unit: str = "word"
@@ -363,15 +363,15 @@ class Text(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.inputs <= _WIDEST or self.unit not in ("word", "character"):
-            raise ValueError(f"column {self.name!r} is read in a way that does not exist")
+            raise ValueError(f"column {self.name!r} has an unknown format")
 
     @property
     def width(self) -> int:
-        """Inputs that it gives."""
+        """Number of inputs it produces."""
         return self.inputs
 
     def read(self, cell: Any) -> str:
-        """The text, empty if it is missing."""
+        """The text; empty if missing."""
         return text_of(cell) or ""
 
     @cached_property
@@ -390,7 +390,7 @@ class Text(Column):
 
     @property
     def note(self) -> str:
-        """What a summary says about it."""
+        """Its description in a summary."""
         return f"{self.unit}s hashed to {self.inputs} inputs"
 
 
@@ -408,7 +408,7 @@ COLUMNS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Date, C
 
 
 def column_from_state(state: dict[str, Any]) -> Column:
-    """The inverse of `Column.state`, also after a way through JSON."""
+    """The inverse of `Column.state`, even after a round trip through JSON."""
     values: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in state.items() if k != "kind"
     }

@@ -1,4 +1,4 @@
-"""From the cells of a table to a matrix, by a specification that is saved with the learner."""
+"""Turns the cells of a table into a matrix, by a specification saved with the learner."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from evenstream.tabular.inference import SAMPLE_ROWS, Wishes, infer_columns
 
 FORMAT = 1
 AS_ASKED = "as asked for"
-"""Why a column is left out that the user does not want."""
+"""Reason for leaving out a column that the user does not want."""
 
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """Turns rows of a table into inputs of a fixed width, each row by itself.
+    """Turns rows of a table into inputs of a fixed width, each row independently.
 
     Attributes:
-        columns: in the order of the inputs; names are unlike each other.
-        left_out: columns that give no inputs, and need not be there, each with the reason.
+        columns: in the order of the inputs, with distinct names.
+        left_out: columns that produce no inputs and may be absent, each with the reason.
     """
 
     columns: tuple[Column, ...]
@@ -45,13 +45,13 @@ class TableEncoder:
         date: Sequence[str] = (),
         ignore: Sequence[str] = (),
     ) -> TableEncoder:
-        """Tell the kinds of columns by the first rows of a frame (pandas, polars or Arrow).
+        """Detect the kinds of columns from the first rows of a frame (pandas, polars or Arrow).
 
         Args:
             frame: inputs without their labels.
-            categorical: columns to take as categories, whatever they look like.
-            text: columns to take as free text.
-            date: columns to take as dates or times, `NAME` or `NAME=FORMAT` as in `strptime`.
+            categorical: columns to treat as categories, whatever they look like.
+            text: columns to treat as free text.
+            date: columns to treat as dates or times, `NAME` or `NAME=FORMAT` as in `strptime`.
             ignore: columns to leave out.
         """
         table = read_frame(frame)
@@ -72,7 +72,7 @@ class TableEncoder:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> TableEncoder:
-        """The inverse of `state`; fails if it is not what `state` gives."""
+        """The inverse of `state`; raises an error for anything that `state` did not return."""
         if state["format"] != FORMAT:
             raise ValueError(f"it has the format {shown(state['format'])}, not {FORMAT}")
         columns = tuple(column_from_state(dict(column)) for column in state["columns"])
@@ -90,17 +90,17 @@ class TableEncoder:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns that give inputs."""
+        """The columns that produce inputs."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
     def width(self) -> int:
-        """Inputs that a row gives."""
+        """Number of inputs per row."""
         return sum(column.width for column in self.columns)
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the inputs are the numbers in the columns, one for each."""
+        """Whether the inputs are simply the numbers in the columns."""
         return all(isinstance(column, Number) and column.plain for column in self.columns)
 
     @cached_property
@@ -110,13 +110,13 @@ class TableEncoder:
 
     @property
     def obvious(self) -> bool:
-        """Whether there is nothing to say about it: all columns are there, as plain numbers."""
+        """Whether there is nothing to report: all columns are used, as plain numbers."""
         return self.plain and not self.left_out
 
     # ---- rows ----------------------------------------------------------------------------------
 
     def read_row(self, cells: Sequence[Any]) -> list[Any]:
-        """What the cells of a row say, in the order of the columns; `ValueError` if one is bad."""
+        """Read a row's cells in the order of the columns; raises `ValueError` for a bad one."""
         if self.plain:
             try:
                 check_plain("".join(cells))
@@ -129,7 +129,7 @@ class TableEncoder:
         return [column.read(cell) for column, cell in zip(self.columns, cells, strict=True)]
 
     def encode_rows(self, rows: Sequence[Sequence[Any]]) -> Inputs:
-        """The inputs of rows that were read."""
+        """The inputs for rows that were read."""
         if self.plain:
             values = np.array(rows, np.float64)
             if not np.isnan(values).any():
@@ -137,7 +137,7 @@ class TableEncoder:
         return self.encode(list(zip(*rows, strict=True)))
 
     def encode(self, values: Sequence[Sequence[Any] | NDArray[Any]]) -> Inputs:
-        """The inputs of what was read, given column by column."""
+        """The inputs for cells that were read, given column by column."""
         return np.concatenate(
             [column.encode(found) for column, found in zip(self.columns, values, strict=True)], 1
         )
@@ -145,12 +145,12 @@ class TableEncoder:
     # ---- frames --------------------------------------------------------------------------------
 
     def encode_frame(self, frame: Any) -> NDArray[Any]:
-        """The inputs of a frame whose columns are found by name."""
+        """The inputs for a frame, whose columns are found by name."""
         table = frame if isinstance(frame, Frame) else read_frame(frame)
         self.check_names("the table", table.names)
         cells = [table.columns[name] for name in self.names]
         if self.plain and all(getattr(found, "dtype", None) == np.uint8 for found in cells):
-            return np.stack(cells, 1)  # scaled to 0..1 by the learner, like any array of bytes
+            return np.stack(cells, 1)  # scaled to 0..1 by the learner, like any uint8 array
         try:
             return self.encode(
                 [c.read_all(found) for c, found in zip(self.columns, cells, strict=True)]
@@ -159,7 +159,7 @@ class TableEncoder:
             raise InputError(f"row {error.row} of the table (from 0): {error}") from None
 
     def check_names(self, source: str, names: Sequence[str]) -> None:
-        """Refuse a table that lacks columns or has others."""
+        """Reject a table with missing or unknown columns."""
         known = (*self.names, *self.left_out)
         for trouble, found in (
             ("lacks the columns", [name for name in self.names if name not in names]),
@@ -173,7 +173,7 @@ class TableEncoder:
     # ---- what to tell the user -----------------------------------------------------------------
 
     def summary(self) -> str:
-        """A line for each column: its kind, and what it becomes; one for all if all are numbers."""
+        """A line per column with its kind and inputs, or a single line if all are numbers."""
         if self.obvious:
             return f"columns: {len(self.columns)} numbers"
         lines = [(column.name, column.kind, column.note) for column in self.columns]
@@ -185,7 +185,7 @@ class TableEncoder:
 
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """Rows of a table that were encoded, and how: what a learner takes, and keeps the how of."""
+    """Encoded rows of a table with their encoder, which the learner keeps."""
 
     values: Inputs
     encoder: TableEncoder

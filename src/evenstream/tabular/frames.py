@@ -1,4 +1,4 @@
-"""pandas, polars and Arrow frames, column by column, without any of them being needed here."""
+"""Reads pandas, polars and Arrow frames by column, without requiring any of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Frame:
 
     columns: dict[str, Any]
     categorical: tuple[str, ...] = ()
-    """Columns that the frame itself calls categories."""
+    """Columns that the frame itself marks as categorical."""
 
     @property
     def names(self) -> list[str]:
@@ -27,7 +27,7 @@ class Frame:
 
 
 def is_frame(thing: Any) -> bool:
-    """Whether it is a table with named columns; nothing is imported to find out."""
+    """Whether this is a table with named columns; finds out without importing anything."""
     if isinstance(thing, Frame):
         return True
     home = type(thing).__module__.partition(".")[0]
@@ -44,7 +44,7 @@ def is_frame(thing: Any) -> bool:
 
 
 def read_frame(thing: Any) -> Frame:
-    """The columns of a frame; `InputError` if it is none, or two columns have one name."""
+    """The columns of a frame; raises `InputError` for anything else, or for duplicate names."""
     import narwhals.stable.v1 as nw
 
     if isinstance(thing, Frame):
@@ -62,7 +62,7 @@ def read_frame(thing: Any) -> Frame:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"the table has more than one column called {twice[0]!r}; rename them")
-    if names and any(not isinstance(name, str) for name in given):  # narwhals wants text
+    if names and any(not isinstance(name, str) for name in given):  # narwhals needs text
         thing = thing.set_axis(names, axis=1)
     try:
         frame = nw.from_native(thing, eager_only=True)

@@ -1,4 +1,4 @@
-"""What kind of column it is, by its cells in the first rows of a table."""
+"""Detects the kind of each column from its cells in the first rows of a table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from evenstream.tabular.columns import (
 )
 
 SAMPLE_ROWS = 1000
-"""Rows that the kinds of columns are told by."""
+"""Number of rows used to detect the kinds of columns."""
 TEXT_INPUTS = 256
 _MOST_INPUTS = 128
 _MOSTLY = 0.8
@@ -48,7 +48,7 @@ Cells = Sequence[Any] | NDArray[Any]
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says about columns, by name; the others are recognised by their cells."""
+    """What the user specifies about columns, by name; others are recognised by their cells."""
 
     categorical: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Wishes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns that are mentioned."""
+        """All columns mentioned."""
         return (*self.categorical, *self.text, *self.dates)
 
 
@@ -79,14 +79,14 @@ def infer_columns(
     *,
     comma: bool = False,
 ) -> tuple[tuple[Column, ...], dict[str, str]]:
-    """The columns of a table by its first rows, and those that are left out, each with the reason.
+    """Detect the columns of a table from its first rows, and those to leave out, with reasons.
 
     Args:
         source: what to call the table in messages.
         sample: the cells of each column, as they were read: text, Python values, or an array of
             numbers or of dates.
-        wishes: what the user says about some columns.
-        comma: whether 1,234 is more likely a number with decimals than a thousand.
+        wishes: what the user specifies about some columns.
+        comma: whether 1,234 more likely has a decimal comma than a thousands separator.
     """
     wishes = wishes or Wishes()
     unknown = [name for name in wishes.names if name not in sample]
@@ -151,13 +151,13 @@ def _untyped(name: str, cells: Sequence[Any], comma: bool) -> Column | str:
 
 @dataclass(frozen=True)
 class _Way:
-    """How well a way to read the cells of a column fits."""
+    """How well a way of reading the cells of a column fits."""
 
     read: int
-    """Cells that can be read so."""
+    """Cells that can be read in this way."""
     extra: tuple[str, ...] | None
-    """Words among the others that come again and again, so they stand for missing; None if too
-    many are something else."""
+    """Recurring words among the others, taken to mean missing; None if too many are something
+    else."""
 
 
 def _way(words: Sequence[str], reader: Callable[[str], Any]) -> _Way:
@@ -175,7 +175,7 @@ def _way(words: Sequence[str], reader: Callable[[str], Any]) -> _Way:
 
 
 def _date_form(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """How the dates are written, if they are dates, and words for missing ones."""
+    """The date format, if these are dates, and words for missing ones."""
     probe = words[:_PROBE]
     likely = [form for form in FORMATS if _way(probe, date_reader(form)).extra is not None]
     ways = {form: _way(words, date_reader(form)) for form in likely}
@@ -192,7 +192,7 @@ def _is_text(words: Sequence[str]) -> bool:
 
 
 def _without_spaces(words: Sequence[str]) -> bool:
-    """Whether these are sentences in a script that has no spaces between words."""
+    """Whether these are sentences in a script without spaces between words."""
     characters = "".join(words)
     foreign = sum(character > "\u2e7f" for character in characters)
     return foreign > 0.5 * len(characters) and len(characters) > 6 * len(words)
@@ -246,7 +246,7 @@ def _wished_date(source: str, name: str, cells: Cells, form: str | None) -> Colu
 
 
 def _are_stamps(words: Sequence[str]) -> bool:
-    """Whether these are numbers that could count the seconds since 1970: from 1973 on."""
+    """Whether these numbers could be seconds since 1970, from 1973 on."""
     return bool(words) and all(_is_number(word) and abs(float(word)) >= 1e8 for word in words)
 
 
@@ -276,7 +276,7 @@ def _category(name: str, cells: Cells) -> Column:
 
 
 def _best_seed(values: Sequence[str], inputs: int) -> int:
-    """The seed with which the fewest words fall on the same input and sign."""
+    """The seed for which the fewest words share an input and sign."""
 
     def distinct(seed: int) -> int:
         places, signs = hashed(values, seed, inputs)

@@ -1,4 +1,4 @@
-"""Copies of what runs write down, for TensorBoard and MLflow; the run folder stays the truth."""
+"""Copies what runs record to TensorBoard and MLflow; the run folder stays authoritative."""
 
 from evenstream.track.tracking import Tracking, read_names
 

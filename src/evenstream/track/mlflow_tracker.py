@@ -1,4 +1,4 @@
-"""MLflow: the server of MLFLOW_TRACKING_URI, or else files in `mlruns/`."""
+"""MLflow: the server at MLFLOW_TRACKING_URI, or files in `mlruns/`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mlflow.entities import Metric, Param
 from evenstream.track.tracker import Scalar, TrackedRun, Tracker
 
 MOST_METRICS = 1000
-"""In one request, as MLflow allows."""
+"""Maximum number of points per request in MLflow."""
 
 
 class MLflow(Tracker):
-    """A run of the experiment of MLFLOW_EXPERIMENT_NAME, or `evenstream`."""
+    """A run in the experiment MLFLOW_EXPERIMENT_NAME, or `evenstream`."""
 
     def __init__(self, run: TrackedRun) -> None:
         server = os.environ.get("MLFLOW_TRACKING_URI")
-        if server is None:  # files need no server, but newer versions want to be asked for them
+        if server is None:  # files need no server, but newer versions require opting in
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
             server = (run.home / "mlruns").absolute().as_uri()
         self._client = MlflowClient(tracking_uri=server)
@@ -40,7 +40,7 @@ class MLflow(Tracker):
         return str(created.info.run_id)
 
     def remember(self) -> Mapping[str, Any]:
-        """Which run it is."""
+        """The id of the run."""
         return {"run": self._run}
 
     def log(self, scalars: Sequence[Scalar]) -> None:
@@ -51,10 +51,10 @@ class MLflow(Tracker):
             self._client.log_batch(self._run, metrics[first : first + MOST_METRICS])
 
     def finish(self, results: Sequence[Scalar]) -> None:
-        """Send what came of the run."""
+        """Send the results of the run."""
         self.log(results)
         self._finished = True
 
     def close(self) -> None:
-        """Say that the run has ended, for now or for good."""
+        """End the run, for now or for good."""
         self._client.set_terminated(self._run, "FINISHED" if self._finished else "KILLED")

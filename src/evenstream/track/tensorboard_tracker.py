@@ -1,4 +1,4 @@
-"""TensorBoard: event files in `tensorboard/`, one folder a run."""
+"""TensorBoard: event files in `tensorboard/`, one folder per run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TensorBoard(Tracker):
         self._writer.flush()
 
     def finish(self, results: Sequence[Scalar]) -> None:
-        """Write the hyper-parameters with what they led to."""
+        """Write the hyper-parameters with their results."""
         found = {scalar.name: scalar.value for scalar in results}
         step = max((scalar.step for scalar in results), default=None)
         self._writer.add_hparams(self._params, found, run_name=".", global_step=step)

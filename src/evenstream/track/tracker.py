@@ -1,4 +1,4 @@
-"""What a tracker is: where the numbers of one run are shown."""
+"""The interface of trackers, which show the numbers of one run."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class TrackedRun:
     home: Path
     """The folder of the run, comparison or sweep that it belongs to."""
     known: Mapping[str, Any]
-    """What the tracker asked to remember when the run was followed before; empty at first."""
+    """What the tracker asked to remember when last following the run; empty at first."""
 
     @property
     def name(self) -> str:
-        """A name that can be read, is one of a kind, and can be that of a folder."""
+        """A readable, unique name that can also be a folder name."""
         config = self.config
         parts = (safe_name(config.method), safe_name(config.stream), f"seed-{config.seed}")
         return "_".join((*parts, run_key(config)[:6]))
 
     @property
     def params(self) -> dict[str, bool | int | float | str]:
-        """Its configuration, as trackers take it: what is set, lists as text."""
+        """Its configuration for trackers: what is set, with lists as text."""
         return {
             name: value
             if isinstance(value, bool | int | float | str)
@@ -52,7 +52,7 @@ class TrackedRun:
 
 
 class Tracker(ABC):
-    """Shows one run. Made when the run's first events are there; may be slow, may raise."""
+    """Shows one run. Created with the run's first events; may be slow, may raise."""
 
     @abstractmethod
     def __init__(self, run: TrackedRun) -> None: ...
@@ -63,12 +63,12 @@ class Tracker(ABC):
 
     @abstractmethod
     def log(self, scalars: Sequence[Scalar]) -> None:
-        """Show more points, and be done with it when this returns."""
+        """Show more points; they must be delivered when this returns."""
 
     @abstractmethod
     def finish(self, results: Sequence[Scalar]) -> None:
-        """Show what came of the run, which is finished."""
+        """Show the results of the finished run."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go; the run may be finished or not."""
+        """Close; the run may or may not be finished."""

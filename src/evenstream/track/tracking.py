@@ -1,9 +1,9 @@
-"""A thread that copies what runs write down into trackers.
+"""A thread that copies what runs record to trackers.
 
-It reads the run folders, as a user could, and has nothing to do with the runs themselves, which may
-be in this process, in others or on other machines. So a tracker that is slow, or fails, costs a run
-nothing. How far each copy is stands in the run's `tracked.json`: a resumed run goes on in the same
-curves.
+It reads the run folders, as a user could, and is independent of the runs themselves, which may be
+in this process, in others or on other machines. So a tracker that is slow or fails costs a run
+nothing. The progress of each copy is in the run's `tracked.json`, so a resumed run continues the
+same curves.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ TRACKERS = {
 TRACKED = "tracked.json"
 EVERY_SECONDS = 1.0
 PATIENCE = 30.0
-"""Seconds that trackers have for the rest once the runs have ended."""
+"""Seconds that trackers have to finish once the runs have ended."""
 RESULTS = ("A_T", "F_T", "A_AUC")
 
 
 def read_names(text: str) -> list[str]:
-    """The trackers in `tensorboard,mlflow`; refuses those that are not there."""
+    """The trackers in `tensorboard,mlflow`; rejects those that are not available."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in TRACKERS:
@@ -56,9 +56,9 @@ class Tracking:
     """Follows runs in some folders while a `with` block lasts.
 
     Args:
-        names: of the trackers, as `read_names` gives them.
+        names: of the trackers, as returned by `read_names`.
         folders: of the runs; they need not exist yet.
-        home: the folder that the trackers' own files go to.
+        home: the folder for the trackers' own files.
     """
 
     def __init__(self, names: Sequence[str], folders: Sequence[Path], home: Path) -> None:
@@ -94,19 +94,19 @@ class Tracking:
     def _follow(self) -> None:
         last = False
         while not last:
-            last = self._ended.wait(EVERY_SECONDS)  # one more look when all have ended
+            last = self._ended.wait(EVERY_SECONDS)  # one last look when all have ended
             for name in list(self._following):
                 self._look(name, last)
 
     def _look(self, name: str, last: bool) -> None:
-        """Copy what is new; a tracker that fails is not asked again."""
+        """Copy what is new; a tracker that fails is not used again."""
         try:
             for followed in list(self._following[name]):
                 finished = followed.catch_up()
                 if finished or last:
                     followed.close()
                     self._following[name].remove(followed)
-        except Exception as error:  # whatever it is, the runs go on
+        except Exception as error:  # whatever it is, the runs continue
             del self._following[name]
             warnings.warn(
                 f"{name} failed and is left alone from now on; the run folders have everything "
@@ -152,7 +152,7 @@ class _Followed:
         return found is not None
 
     def close(self) -> None:
-        """Let go of the tracker."""
+        """Close the tracker."""
         if self._tracker is not None:
             self._tracker.close()
         if self._events.damaged:

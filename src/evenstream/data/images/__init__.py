@@ -1,1 +1,1 @@
-"""Data sets of image files: decoded when asked for, found in the layouts of their sources."""
+"""Data sets of image files, decoded on demand and found in the layouts of their sources."""

@@ -33,10 +33,10 @@ def read_image_folder(
 
     Args:
         path: The folder.
-        size: Height and width that the images are brought to.
+        size: Height and width to which the images are resized.
         test_fraction: The share to set aside, 0.2 if not given.
         seed: Which images are set aside.
-        on_corrupt: What an unreadable file does.
+        on_corrupt: What to do with an unreadable file.
         superclass: "folder" for `SUPERCLASS/CLASS/*.jpg`: labels are then SUPERCLASS/CLASS.
     """
     if superclass not in (None, "folder"):
@@ -64,7 +64,7 @@ def read_image_folder(
 
 
 def _coarse(classes: list[str], y_train: Indices, y_test: Indices) -> CoarseLabels:
-    """What the folders above those of the classes say."""
+    """The superclasses, from the folders above those of the classes."""
     above = [name.partition("/")[0] for name in classes]
     names = sorted(set(above))
     number = np.array([names.index(name) for name in above], np.int64)

@@ -1,4 +1,4 @@
-"""ImageNet ILSVRC-2012, in the folders that its users sort it into."""
+"""ImageNet ILSVRC-2012, in the folders its users sort it into."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def read_imagenet(path: Path, *, size: int = 256, on_corrupt: OnCorrupt = "stop"
     others = [name for name in classes if not SYNSET.fullmatch(name)]
     if others:
         raise DataError(
-            f"{root / 'train'} has folders that are no synsets like n01440764: "
-            f"{', '.join(others[:5])}; any folder of images is read as an image folder, too"
+            f"{root / 'train'} has folders that are not synsets like n01440764: "
+            f"{', '.join(others[:5])}; a plain folder of images can be read as an image folder"
         )
     train = labelled_images(root, "train", classes, size, on_corrupt)
     test = labelled_images(root, "val", classes, size, on_corrupt)

@@ -1,4 +1,4 @@
-"""Finding image files in folders, in the same order on every file system."""
+"""Finds image files in folders, in the same order on every file system."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def class_folders(root: Path, part: str, levels: int = 1) -> list[str]:
             label.encode()
         except UnicodeEncodeError:
             raise DataError(
-                f"the name of the folder {label!a} in {root / part} is a class, but no valid text "
-                "(UTF-8); rename the folder"
+                f"the name of the folder {label!a} in {root / part} is a class, but not valid "
+                "text (UTF-8); rename the folder"
             ) from None
     return labels
 
@@ -165,6 +165,6 @@ def _check_link(root: Path, link: os.DirEntry[str]) -> None:
     target = Path(os.path.realpath(link))
     if target.is_dir() or not target.is_relative_to(root):
         raise DataError(
-            f"{link.path} is a symbolic link to a folder or out of {root}, which is not followed; "
-            "put what it leads to in its place"
+            f"{link.path} is a symbolic link to a folder or out of {root}, which is not "
+            "followed; replace it by what it points to"
         )

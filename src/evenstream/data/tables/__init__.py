@@ -1,7 +1,7 @@
-"""Tables with a label column, from CSV, JSON lines and Parquet: whole, or row by row as they come.
+"""Tables with a label column, from CSV, JSON lines and Parquet: whole, or row by row.
 
-Labels of a CSV file are text, always: whether a column holds numbers could only be known at its
-end, and a stream has none. In a Parquet file the type of the column decides, in JSON the value.
+Labels in a CSV file are always text: whether a column holds numbers could only be known at its end,
+and a stream has none. In a Parquet file the column type decides, in JSON the value.
 """
 
 from evenstream.data.tables.columns import Columns

@@ -1,4 +1,4 @@
-"""Which columns of a table are inputs and which is the label."""
+"""Determines which columns of a table are inputs and which is the label."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LABEL_NAMES = ("label", "class", "target", "y")
 
 @dataclass(frozen=True)
 class Columns:
-    """What a learner knows of a table: its features, in this order, and the label."""
+    """What a learner knows about a table: its features, in order, and the label."""
 
     features: tuple[str, ...]
     label: str | None
     ignored: tuple[str, ...] = ()
     encoder: TableEncoder | None = None
-    """How the features are read; None: they are numbers, in every row."""
+    """How the features are read; None if they are numbers in every row."""
 
     @classmethod
     def choose(
@@ -35,9 +35,10 @@ class Columns:
         *,
         label_needed: bool = True,
     ) -> Columns:
-        """All columns are features but the label and those to ignore.
+        """All columns are features, except the label and those to ignore.
 
-        Without `label` it is the column called label, class, target or y, if there is one such.
+        By default, the label is the column called label, class, target or y, if there is exactly
+        one.
         """
         listed = ", ".join(names)
         if label is None:
@@ -56,12 +57,12 @@ class Columns:
             raise InputError(f"the column {label!r} cannot be the label and be ignored")
         features = tuple(name for name in names if name != label and name not in ignore)
         if not features:
-            raise DataError(f"{source} has no column beside the label; the columns are: {listed}")
+            raise DataError(f"{source} has no column besides the label; the columns are: {listed}")
         return cls(features, label, tuple(ignore))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Columns:
-        """The inverse of `dataclasses.asdict`, also after a way through JSON."""
+        """The inverse of `dataclasses.asdict`, even after a round trip through JSON."""
         return cls(tuple(state["features"]), state["label"], tuple(state["ignored"]))
 
     def state(self) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Columns:
     def told_by(
         self, source: str, sample: Mapping[str, Cells], wishes: Wishes, *, comma: bool = False
     ) -> Columns:
-        """The same columns, with the kind of each told by the first rows."""
+        """The same columns, with the kind of each detected from the first rows."""
         cells = {name: sample[name] for name in self.features}
         columns, left_out = infer_columns(source, cells, wishes, comma=comma)
         asked = dict.fromkeys(self.ignored, AS_ASKED)
@@ -90,7 +91,7 @@ class Columns:
         )
 
     def places(self, source: str, names: Sequence[str]) -> tuple[list[int], int | None]:
-        """Where the features are in a table, by name, and the label, if the table has it."""
+        """The positions of the features in a table, by name, and of the label, if it has one."""
         place = {name: index for index, name in enumerate(names)}
         missing = [name for name in self.features if name not in place]
         unknown = [n for n in names if n not in (*self.features, self.label, *self.ignored)]

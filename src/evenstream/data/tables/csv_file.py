@@ -17,14 +17,14 @@ from evenstream.tabular.inference import Cells
 
 _SEPARATORS = ",;\t|"
 _LONGEST = 1 << 17
-"""Bytes of a row that runs over several lines; no single cell can have more, either."""
+"""Maximum bytes of a row that spans several lines, and of a single cell."""
 
 
 class CsvReader(LineReader):
-    """Rows of CSV text with a header line; comma, semicolon, tab or bar, as the header has it.
+    """Rows of CSV text with a header line; separated by comma, semicolon, tab or bar.
 
-    Lines are taken one by one, so that a row can be learned before the next one exists. After
-    each row `bytes`, `line` and `digest` say what has been read so far. If a quotation mark is not
+    Lines are taken one by one, so that a row can be learned before the next one exists. After each
+    row, `bytes`, `line` and `digest` describe what has been read so far. If a quotation mark is not
     closed soon, only its own line is lost: the lines after it are read again, as rows.
     """
 
@@ -83,11 +83,11 @@ class CsvReader(LineReader):
 
     @property
     def decimal_comma(self) -> bool:
-        """Whether a comma in a number is a decimal one, since it does not part the cells."""
+        """Whether a comma in a number is a decimal comma, since it does not separate cells."""
         return self._separator != ","
 
     def _row(self, line: bytes) -> list[str] | None:
-        """The cells of a row, None for a blank line; `ValueError` if it does not fit the header."""
+        """The cells of a row, None for a blank line; raises `ValueError` if it does not fit."""
         cells = self._cells(line)
         if not cells:
             return None
@@ -96,13 +96,13 @@ class CsvReader(LineReader):
         return cells
 
     def _begin(self, lines: Iterable[bytes]) -> None:
-        """Go on with these lines."""
+        """Continue with these lines."""
         super()._begin(lines)
         self._ahead, self._ahead_bytes = deque[bytes](), 0
         self._closes: bool | None = None
 
     def _cells(self, line: bytes) -> list[str]:
-        """The cells of the row that begins with a line, none of a blank one."""
+        """The cells of the row that begins with a line; empty for a blank one."""
         raw, encoding = [line], "utf-8" if self.line else "utf-8-sig"
         try:
             cells = self._parse(line.decode(encoding))
@@ -118,7 +118,7 @@ class CsvReader(LineReader):
         return cells or []
 
     def _parse(self, text: str) -> list[str] | None:
-        """The cells of a row, None if the last is not closed; `csv.Error` if it is not a row."""
+        """The cells of a row, None if the last is not closed; raises `csv.Error` if invalid."""
         is_open = False
 
         def lines() -> Iterator[str]:
@@ -137,8 +137,8 @@ class CsvReader(LineReader):
     def _rest(self, first: bytes) -> list[bytes]:
         """The lines after one that leaves a cell open, up to the one that closes it.
 
-        The lines ahead all leave an open cell open, but for the last one if `_closes` is not None.
-        That is so wherever the cell was opened: no line is looked at twice to find its end.
+        The lines ahead all leave an open cell open, except the last one if `_closes` is not None.
+        This holds wherever the cell was opened, so no line is searched twice.
         """
         room = _LONGEST - len(first)
         while self._closes is None and self._ahead_bytes <= room:

@@ -1,4 +1,4 @@
-"""Tables as JSON lines, an object for each row, from files and pipes."""
+"""Tables as JSON lines, one object per row, from files and pipes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenstream.tabular.inference import Cells
 class JsonLinesReader(LineReader):
     """Rows of JSON lines. A key that a row lacks is a missing cell.
 
-    `names` are the keys of the first row, until `sample` has seen more.
+    `names` are the keys of the first row, until `sample` has read more.
     """
 
     def __init__(self, lines: Iterable[bytes], source: str) -> None:
@@ -30,7 +30,7 @@ class JsonLinesReader(LineReader):
             self._count([first])
             first = self._next()
         if first is None:
-            raise DataError(f"{source} is empty; it needs an object of JSON on each line")
+            raise DataError(f"{source} is empty; it needs a JSON object on each line")
         self._first: bytes | None = first
         try:
             names = list(_record(first))
@@ -61,7 +61,7 @@ class JsonLinesReader(LineReader):
                 yield values, label
 
     def sample(self, rows: int) -> dict[str, Cells]:
-        """The cells of the next rows, by column; `names` are then all keys that were seen."""
+        """The cells of the next rows, by column; afterwards `names` has all keys seen."""
         found: list[dict[str, Any]] = []
         while len(found) < rows and (line := self._pull()) is not None:
             try:
@@ -72,7 +72,7 @@ class JsonLinesReader(LineReader):
         return {name: [record.get(name) for record in found] for name in self.names}
 
     def check(self, columns: Columns) -> None:
-        """Nothing is known of rows that have not been read; each is checked by itself."""
+        """Nothing is known about unread rows; each is checked individually."""
 
     def _label(self, value: Any) -> Any:
         if not isinstance(value, (str, int, type(None))):
@@ -80,7 +80,7 @@ class JsonLinesReader(LineReader):
         return self.label(value.strip() if isinstance(value, str) else value)
 
     def _begin(self, lines: Iterable[bytes]) -> None:
-        """Go on with these lines."""
+        """Continue with these lines."""
         super()._begin(lines)
         self._first = None
 
@@ -105,7 +105,7 @@ class JsonLinesFile(LineFile, JsonLinesReader):
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    """The object on a line; `ValueError` if there is none."""
+    """The object on a line; raises `ValueError` if there is none."""
     try:
         record = json.loads(line.removeprefix(BOM_UTF8).decode())
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Tables as lines of text: what has been read of them, byte by byte."""
+"""Tables as lines of text, with an exact record of what has been read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evenstream.errors import DataError
 class LineReader(TableReader):
     """Rows of text, taken line by line, so that a row can be learned before the next one exists.
 
-    After each row `bytes`, `line` and `digest` say what has been read so far.
+    After each row, `bytes`, `line` and `digest` describe what has been read so far.
     """
 
     def start_counting(self) -> None:
-        """Nothing has been read."""
+        """Start with nothing read."""
         self.bytes, self.line, self.digest = 0, 0, hashlib.sha256()
 
     def stack(self, batch: Sequence[Row], columns: Columns) -> Batch:
@@ -27,7 +27,7 @@ class LineReader(TableReader):
         return columns.how.encode_rows(values), list(labels)
 
     def _begin(self, lines: Iterable[bytes]) -> None:
-        """Go on with these lines."""
+        """Continue with these lines."""
         self._lines, self.unfinished = iter(lines), False
 
     def _next(self) -> bytes | None:
@@ -49,19 +49,19 @@ class LineFile(LineReader):
     _file: BinaryIO
 
     def place(self) -> dict[str, Any]:
-        """The bytes read so far: how many, their checksum, and the number of lines."""
+        """The number of bytes read so far, their checksum, and the number of lines."""
         return {"bytes": self.bytes, "line": self.line, "sha256": self.digest.hexdigest()}
 
     def go_to(self, place: Mapping[str, Any]) -> None:
-        """Go on after these bytes; `DataError` if only a part of a line is among them."""
+        """Continue after these bytes; raises `DataError` if they end within a line."""
         self._file.seek(place["bytes"] - 1)
         last, following = self._file.read(1), self._file.read(1)
         if last != b"\n" and following not in (b"", b"\r", b"\n"):
             raise DataError(
                 f"{self.source}, line {place['line']}: it was read before all of it was written, "
                 "so what was learned from it is not what it says. Write the rows below it, with "
-                "the header, to a file of their own and go on with that one, or learn all of it "
-                "again: with --again, or anew in another folder"
+                "the header, to a separate file and continue with that one, or learn all of it "
+                "again: with --again, or from scratch in another folder"
             )
         self.digest = self._digest_of(place["bytes"])
         self.bytes, self.line = place["bytes"], place["line"]

@@ -1,4 +1,4 @@
-"""Opening tables, and telling what their columns are."""
+"""Opens tables and determines their columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, *PARQUET_SUFFIXES)
 
 
 def open_table(path: Path) -> TableReader:
-    """Open a table by the ending of its name."""
+    """Open a table by its suffix."""
     suffix = path.suffix.lower()
     if suffix in PARQUET_SUFFIXES:
         return ParquetFile(path)
@@ -28,7 +28,7 @@ def open_table(path: Path) -> TableReader:
 
 
 def open_lines(lines: Iterable[bytes], source: str) -> TableReader:
-    """Read lines as they come: JSON if the first one with text begins with a brace, else CSV."""
+    """Read lines as they arrive: JSON if the first with text begins with a brace, otherwise CSV."""
     lines = iter(lines)
     first = next(lines, b"")
     while first and not first.removeprefix(BOM_UTF8).strip():
@@ -49,18 +49,18 @@ def choose_columns(
     """The columns of a table, each with its kind.
 
     Args:
-        reader: of the table; none of its rows is read.
+        reader: a reader of the table; none of its rows is read.
         first_rows: another reader of the same rows.
-        label: the label's column, if its name does not tell.
+        label: the label's column, unless its name makes it obvious.
         ignore: columns to leave out.
-        wishes: what the user says about the kinds of columns.
+        wishes: what the user specifies about the kinds of columns.
         label_needed: whether there must be a label.
     """
     sample = first_rows.sample(SAMPLE_ROWS)
-    reader.names = first_rows.names  # keys of JSON that the first row lacks are known now
+    reader.names = first_rows.names  # JSON keys missing from the first row are known now
     names, source = reader.names, reader.source
     columns = Columns.choose(source, names, label, ignore, label_needed=label_needed)
     if not any(len(cells) for cells in sample.values()):
-        return columns  # there is no row to tell by, and none to read
+        return columns  # there are no rows to judge by, and none to read
     comma = isinstance(reader, CsvReader) and reader.decimal_comma
     return columns.told_by(source, sample, wishes or Wishes(), comma=comma)

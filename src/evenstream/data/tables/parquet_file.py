@@ -21,7 +21,7 @@ _CHUNK = 4096
 
 
 class ParquetFile(TableReader):
-    """A Parquet file, read in chunks; `row` says how many rows have been read so far."""
+    """A Parquet file, read in chunks; `row` is the number of rows read so far."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -126,7 +126,7 @@ class ParquetFile(TableReader):
 
 
 def _encoded(chunk: Any, columns: Columns) -> Iterator[Any]:
-    """The inputs of each row, or what is wrong with it."""
+    """The inputs for each row, or what is wrong with it."""
     frame = read_frame(chunk)
     cells = [frame.columns[name] for name in columns.how.names]
     try:

@@ -18,19 +18,19 @@ from evenstream.errors import DataError
 from evenstream.tabular.inference import Cells
 
 Row = tuple[Sequence[Any] | NDArray[np.float32] | None, Any]
-"""What the cells of one row's features say, and its label if the table has any.
+"""The parsed features of one row, and its label if the table has labels.
 
-None in place of a row that cannot be used, if such rows are asked for.
+None in place of an unusable row, if such rows are requested.
 """
 
 Batch = tuple[NDArray[np.float32], list[Any]]
 
 _LONGEST_LABEL = 256
-"""Characters; NumPy gives each label of a table the room of the longest one."""
+"""Maximum length of a label; NumPy gives every label the space of the longest one."""
 
 
 class Identified(NamedTuple):
-    """A label with the id of its row, where ids are asked for."""
+    """A label with the id of its row, if ids are requested."""
 
     label: Label | None
     id: str
@@ -40,19 +40,19 @@ class TableReader:
     """A table that is read row by row.
 
     Attributes:
-        source: what to call it in messages.
+        source: its name in messages.
         names: its columns.
-        skip_bad: leave out rows that cannot be used, and count them; else they raise `DataError`.
-        keep_bad: give None in place of such a row.
+        skip_bad: leave out unusable rows and count them; otherwise they raise `DataError`.
+        keep_bad: yield None in place of such a row.
         skipped: rows left out so far.
         refusal: what was wrong with the first of them.
-        label_needed: whether a row must have a label; else it is None where there is none.
-        as_label: makes a label of what the label's column holds; `ValueError` if it cannot.
-        may_grow: whether more may be written to the file: a last line of CSV without its newline
-            is then left where it is, because it may be half a row.
+        label_needed: whether a row must have a label; if not, a missing one is None.
+        as_label: converts a cell to a label; raises `ValueError` if it cannot.
+        may_grow: whether more may be written to the file: a last CSV line without a newline is then
+            left unread, because it may be half a row.
         unfinished: whether there was such a line.
         ids: the column that holds the id of each row, which then comes with its label
-            (`Identified`); None if nobody asks.
+            (`Identified`); None if not requested.
     """
 
     may_grow = False
@@ -67,7 +67,7 @@ class TableReader:
         _check_names(source, self.names)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        """The rows from here on; labels are None where the table has none."""
+        """The rows from here on; labels are None if the table has none."""
         raise NotImplementedError
 
     def stack(self, batch: Sequence[Row], columns: Columns) -> Batch:
@@ -79,32 +79,32 @@ class TableReader:
         raise NotImplementedError
 
     def check(self, columns: Columns) -> None:
-        """Refuse a table that lacks columns, or has others."""
+        """Reject a table with missing or unknown columns."""
         columns.places(self.source, self.names)
 
     def place(self) -> dict[str, Any]:
-        """What has been read so far, for `go_to`; nothing in a pipe, which has no way back."""
+        """What has been read so far, for `go_to`; empty for a pipe, which cannot go back."""
         return {}
 
     def go_to(self, place: Mapping[str, Any]) -> None:
-        """Go on after what had been read at a place; a pipe is where it is."""
+        """Continue from a position; does nothing for a pipe."""
 
     def recognises(self, place: Mapping[str, Any]) -> bool:
-        """Whether a place was noted in this table, whatever its name was then."""
+        """Whether a position belongs to this table, whatever its name was then."""
         return "sha256" not in place
 
     def close(self) -> None:
-        """Let go of the file, if there is one."""
+        """Close the file, if there is one."""
 
     def refuse(self, where: str, why: str) -> None:
-        """Raise for a row that cannot be used, or count it."""
+        """Raise an error for an unusable row, or count it."""
         if not self.skip_bad:
             raise DataError(f"{self.source}, {where}: {why}")
         self.skipped += 1
         self.refusal = self.refusal or f"{where}: {why}"
 
     def label(self, value: Label | None) -> Label | None:
-        """The label of a row; `ValueError` if it lacks one or it cannot be used."""
+        """The label of a row; raises `ValueError` if it is missing or unusable."""
         if value is None or value == "":
             if self.label_needed:
                 raise ValueError("the label is missing")
@@ -119,10 +119,10 @@ class TableReader:
         except ValueError:
             if self.label_needed:
                 raise
-            return None  # such as ? for one that is not known
+            return None  # such as ? for an unknown one
 
     def identified(self, label: Label | None, cell: Any) -> Any:
-        """A label, with the id of its row if that is asked for; `ValueError` if it is missing."""
+        """A label, with the id of its row if requested; raises `ValueError` if that is missing."""
         if self.ids is None:
             return label
         text = "" if cell is None else str(cell).strip()
@@ -150,7 +150,7 @@ def stack(batch: Sequence[Row]) -> Batch:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open a file, or say why it cannot be."""
+    """Open a file, or raise an error that says why not."""
     try:
         return path.open("rb")
     except OSError as error:

@@ -37,11 +37,11 @@ def read_table(
     Args:
         path: A file whose name ends in .csv, .tsv, .jsonl, .ndjson, .parquet or .pq.
         label: The label's column; by default the one called label, class, target or y.
-        superclass: The column that names the superclass of each row's class; it is no input.
+        superclass: The column that names the superclass of each row's class; not an input.
         ignore: Columns to leave out.
-        categorical: Columns to take as categories, whatever they look like.
-        text: Columns to take as free text.
-        date: Columns to take as dates or times: NAME, or NAME=FORMAT as in `strptime`.
+        categorical: Columns to treat as categories, whatever they look like.
+        text: Columns to treat as free text.
+        date: Columns to treat as dates or times: NAME, or NAME=FORMAT as in `strptime`.
         test_fraction: The share to set aside for testing, 0.2 if not given.
         seed: Which samples are set aside.
     """
@@ -78,6 +78,6 @@ def _read(path: Path, columns: Columns) -> Batch:
 
 
 def _labelled_by(columns: Columns, superclass: str) -> Columns:
-    """The same columns with another label."""
+    """The same columns with a different label."""
     others = [name for name in (*columns.ignored, columns.label) if name not in (None, superclass)]
     return replace(columns, label=superclass, ignored=tuple(filter(None, others)))

@@ -1,1 +1,1 @@
-"""Building blocks that methods share, and mathematics that stands by itself."""
+"""Building blocks that methods share, and self-contained mathematics."""

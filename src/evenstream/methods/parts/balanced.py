@@ -35,7 +35,7 @@ def slots_per_class(
 
 
 def balanced_slots(labels: Tensor, count: int, generator: Generator) -> Tensor:
-    """`count` positions, one class after the other in turn; a small class is drawn repeatedly."""
+    """`count` positions, taking classes in turn; a small class is drawn repeatedly."""
     classes = len(torch.unique(labels))
     if not classes:
         return torch.zeros(0, dtype=torch.int64)
@@ -45,7 +45,7 @@ def balanced_slots(labels: Tensor, count: int, generator: Generator) -> Tensor:
 
 
 def positions_by_class(labels: Tensor, order: Tensor) -> list[tuple[int, Tensor]]:
-    """Each class with its positions, in the order in which `order` names them."""
+    """Each class with its positions, in the order given by `order`."""
     order = order[labels[order].argsort(stable=True)]
     distinct, counts = torch.unique_consecutive(labels[order], return_counts=True)
     return list(zip(distinct.tolist(), torch.split(order, counts.tolist()), strict=True))

@@ -13,7 +13,7 @@ EPS = 1e-8
 def supervised_contrastive(embeddings: Tensor, labels: Tensor, temperature: float) -> Tensor:
     """The supervised contrastive loss of unit embeddings (SCR), mean over anchors.
 
-    Of anchor i with positives P(i), the other rows of its class, of which there must be one:
+    For anchor i with positives P(i), the other rows of its class (at least one):
     -1/|P(i)| · Σ_{p ∈ P(i)} log[ exp(s_ip/T) / Σ_{a ≠ i} exp(s_ia/T) ].
     """
     similarities = embeddings @ embeddings.T / temperature
@@ -24,7 +24,7 @@ def supervised_contrastive(embeddings: Tensor, labels: Tensor, temperature: floa
 
 
 def nt_new(similarities: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """OCM's loss of new data: twice the loss of the class, and that of the other view.
+    """OCM's loss for new data: twice the class loss, plus that of the other view.
 
     The rows are all first views, then all second ones. A row's share of itself is 0, but the row
     stays in the mean over its class, as in the public code: a constant without gradient,
@@ -37,10 +37,10 @@ def nt_new(similarities: Tensor, labels: Tensor, temperature: float) -> Tensor:
 
 
 def nt_same(similarities: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """OCM's loss of replayed data: attraction within a class, of a row to itself included.
+    """OCM's loss for replayed data: attraction within a class, including a row to itself.
 
-    It is both NT_uni, with similarities of current embeddings to each other, and NT_pre, with
-    those of current embeddings to the previous model's.
+    It serves as NT_uni, with similarities among current embeddings, and as NT_pre, with those of
+    current embeddings to the previous model's.
     """
     return _class_mean(_pair_losses(similarities, temperature), labels)
 

@@ -1,4 +1,4 @@
-"""Distillation: a teacher's softened outputs as targets, written once for all who use it."""
+"""Distillation with a teacher's softened outputs as targets."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def distillation(
 ) -> Tensor:
     """Mean over rows of the cross-entropy between q = softmax(teacher/T) and softmax(student/T).
 
-    Both are logits; the student's columns of classes that the teacher does not have are left out.
-    `kl` subtracts the entropy of q: another value, the same gradient. `scaled` multiplies by T², so
-    that the gradient does not shrink as T grows.
+    Both are logits; the student's columns for classes unknown to the teacher are left out.
+    `kl` subtracts the entropy of q, which changes the value but not the gradient. `scaled`
+    multiplies by T², so that the gradient does not shrink as T grows.
     """
     student = student[:, : teacher.shape[1]] / temperature
     target = F.softmax(teacher / temperature, 1)

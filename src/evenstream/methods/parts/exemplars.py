@@ -1,4 +1,4 @@
-"""Exemplars: the few rows that stay when a task is over, as many of each group as of any other."""
+"""Exemplars: the few rows that are kept when a task is over, equally many per group."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def choose_exemplars(
 ) -> Tensor:
     """Positions of ⌊capacity/G⌋ rows of each of the G groups (classes, or tasks), group by group.
 
-    If there are more groups than room, `capacity` groups chosen at random keep one row each.
-    `order` names positions, the ones to keep first; by default it is random.
+    If there are more groups than places, `capacity` random groups keep one row each. `order` lists
+    positions by priority; by default it is random.
     """
     groups = groups.cpu()
     if order is None:
@@ -41,9 +41,9 @@ def herding_order(features: Tensor, labels: Tensor, count: int) -> Tensor:
 
 
 def herd(points: Tensor, count: int) -> Tensor:
-    """At most `count` positions; each brings the mean of those chosen closest to the mean of all.
+    """At most `count` positions; each brings the chosen mean closest to the overall mean.
 
-    For points of length one the closest is the one with the largest inner product with
+    For points of length one, that is the one with the largest inner product with
     k·mean - (sum of the k-1 chosen before).
     """
     mean = points.mean(0)

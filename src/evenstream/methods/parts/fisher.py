@@ -13,7 +13,7 @@ from evenstream.methods.parts.per_sample import named_gradients
 
 FisherForm = Literal["empirical", "mammoth"]
 NUMBERS_AT_ONCE = 8_000_000
-"""Gradients of as many rows are held at a time as make about this many numbers (32 MB)."""
+"""About this many numbers (32 MB) of per-sample gradients are held at a time."""
 
 
 def fisher_diagonal(
@@ -21,8 +21,8 @@ def fisher_diagonal(
 ) -> dict[str, Tensor]:
     """Mean over rows of the squared gradient of log p(y|x), for every trainable parameter.
 
-    The labels are those of the data (the empirical Fisher). `mammoth` weighs each row by p(y|x),
-    as that library does: rows that are classified wrongly count less.
+    The labels are those of the data (the empirical Fisher). `mammoth` weights each row by p(y|x),
+    as that library does: misclassified rows count less.
     """
     sums = {n: torch.zeros_like(p) for n, p in network.named_parameters() if p.requires_grad}
     count = 0
@@ -39,14 +39,14 @@ def fisher_diagonal(
 
 
 def rows_at_once(network: Classifier) -> int:
-    """How many rows' gradients fit into the room that is meant for them."""
+    """The number of rows whose gradients are held at a time."""
     return max(1, NUMBERS_AT_ONCE // sum(p.numel() for p in network.parameters()))
 
 
 def quadratic_penalty(
     weights: Mapping[str, Tensor], anchors: Mapping[str, Tensor], fisher: Mapping[str, Tensor]
 ) -> Tensor:
-    """Sum over weights of F·(θ - θ*)²; rows that a head has got since then are free."""
+    """Sum over weights of F·(θ - θ*)²; head rows added since then are unconstrained."""
     terms = [
         (grown(fisher[name], weight) * (weight - grown(anchors[name], weight)).square()).sum()
         for name, weight in weights.items()
@@ -55,7 +55,7 @@ def quadratic_penalty(
 
 
 def grown(old: Tensor, like: Tensor) -> Tensor:
-    """An earlier version of a tensor, with zeros for the rows that have come since then."""
+    """An earlier version of a tensor, with zeros for rows added since then."""
     if old.shape == like.shape:
         return old
     wide = torch.zeros_like(like)

@@ -1,4 +1,4 @@
-"""Training a network on the memory alone, from its initial weights."""
+"""Trains a network on the memory alone, from its initial weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def start_over(learner: LearnerState, initial: nn.Module) -> None:
 
 
 def train_on_memory(learner: LearnerState, epochs: int) -> None:
-    """Passes over the stored rows by cross-entropy; the learning rate falls along a cosine."""
+    """Train on the stored rows with cross-entropy; the learning rate falls along a cosine."""
     groups, memory = learner.optimizer.param_groups, learner.memory
     rates = [group["lr"] for group in groups]
     stored = memory.rows(torch.arange(len(memory)))

@@ -1,4 +1,4 @@
-"""Forwards that must leave no trace in BatchNorm."""
+"""Forward passes that must leave no trace in BatchNorm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def frozen_statistics(network: nn.Module, mode: Literal["train", "eval"]) -> Iterator[None]:
-    """Forwards with batch statistics (train) or running ones (eval), which do not change."""
+    """Forward passes with batch (train) or running (eval) statistics, which do not change."""
     before = [(buffer, buffer.clone()) for buffer in network.buffers()]
     modes = [(module, module.training) for module in network.modules()]
     if mode == "eval":

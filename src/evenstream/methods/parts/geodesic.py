@@ -1,4 +1,4 @@
-"""How far features have moved: by their direction, and along the geodesic of their subspaces."""
+"""How far features have moved: in direction, and along the geodesic of their subspaces."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def geodesic_distance(
 
     With rows normalised to u (old) and v (new), `cosine` is 1 - uᵀGv / √(uᵀGu · vᵀGv), `quadratic`
     is (u-v)ᵀG(u-v). G is a constant: gradients flow through v only. Its subspaces are those of the
-    rows after `centring`: by the mean of the batch, not at all, or each row by its own mean. A
-    batch without subspaces (up to two rows, or all alike) has the plain cosine distance.
+    rows after `centring`: by the mean of the batch, not at all, or by each row's own mean. For a
+    batch without subspaces (at most two rows, or identical rows) it is the plain cosine distance.
     """
     u, v = (F.normalize(rows.double(), dim=1, eps=NORM_FLOOR) for rows in (old, new))
     root = root_between(centred(u.detach(), centring), centred(v.detach(), centring))
@@ -44,7 +44,7 @@ def geodesic_distance(
 
 
 def centred(rows: Tensor, centring: Centring) -> Tensor:
-    """Rows without the batch's mean, without each row's own mean over features, or as they are."""
+    """Rows minus the batch's mean, minus each row's own mean over features, or unchanged."""
     if centring == "none":
         return rows
     return rows - rows.mean(0 if centring == "batch" else 1, keepdim=True)
@@ -63,7 +63,7 @@ def root_between(old: Tensor, new: Tensor) -> Tensor | None:
 
 
 def principal_basis(rows: Tensor) -> Tensor:
-    """Orthonormal columns that span the rows, by falling variance, as many as the rank."""
+    """Orthonormal columns that span the rows, by decreasing variance, as many as the rank."""
     _, singular, directions = torch.linalg.svd(rows, full_matrices=False)
     basis: Tensor = directions[singular > TINY * singular[0].clamp_min(TINY)].T
     return basis
@@ -72,9 +72,9 @@ def principal_basis(rows: Tensor) -> Tensor:
 def kernel_root(start: Tensor, end: Tensor) -> Tensor:
     """R with G = R Rᵀ = ∫₀¹ Φ(t)Φ(t)ᵀ dt, where Φ is the geodesic between two subspaces.
 
-    They are given by orthonormal columns, as many for both. Φ(t) has a column cos(tθ)·a + sin(tθ)·q
+    Both are given by equally many orthonormal columns. Φ(t) has a column cos(tθ)·a + sin(tθ)·q
     for each principal angle θ, so G is the sum of λ₁·aaᵀ + λ₂·(aqᵀ + qaᵀ) + λ₃·qqᵀ over the angles;
-    with R, which is the Cholesky factor of the λ, G (features x features) is never formed.
+    with R, built from the Cholesky factor of the λ, G (features x features) is never formed.
     """
     angles, a, q = principal_angles(start, end)
     half = torch.sinc(2 * angles / torch.pi) / 2
@@ -91,4 +91,4 @@ def principal_angles(start: Tensor, end: Tensor) -> tuple[Tensor, Tensor, Tensor
     across = b - cosines * a
     sines = across.norm(dim=0)
     q = torch.where(sines < TINY, 0, across / sines.clamp_min(TINY))
-    return torch.atan2(sines, cosines), a, q  # acos would be coarse at small angles
+    return torch.atan2(sines, cosines), a, q  # acos would be inaccurate at small angles

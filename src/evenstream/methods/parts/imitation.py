@@ -1,4 +1,4 @@
-"""Small networks that imitate a random one, each on one class only: the parts of PEC."""
+"""Small networks that imitate a random one, each on a single class, for PEC."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 
 def imitation_network(inputs: int, hidden: int, outputs: int) -> nn.Module:
-    """Linear, LayerNorm, GELU, Linear: the form of teacher and students alike."""
+    """Linear, LayerNorm, GELU, Linear: the architecture of both teacher and students."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(inputs, hidden),
@@ -23,7 +23,7 @@ def imitation_network(inputs: int, hidden: int, outputs: int) -> nn.Module:
 
 
 def stack_weights(students: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """The weights of all students, one row a student, so that one pass can run them all."""
+    """The weights of all students, one row each, so that one pass can run them all."""
     weights: dict[str, Any] = stack_module_state(list(students))[0]
     return {name: stacked.detach() for name, stacked in weights.items()}
 
@@ -33,11 +33,11 @@ def squared_errors(
 ) -> Tensor:
     """Mean squared error of each input (row) by each student (column).
 
-    `form` is any network of the students' form; its own weights are not used. One pass runs all
-    students, or one after the other, which PyTorch can trace for any number of inputs.
+    `form` is any network of the students' architecture; its own weights are not used. One pass runs
+    all students, or one after the other, which PyTorch can trace for any number of inputs.
     """
     if not one_by_one:
-        form = copy.deepcopy(form)  # weights are put into it for a while: not with other threads
+        form = copy.deepcopy(form)  # weights are swapped in for a while: not thread-safe
 
     def outputs(own: dict[str, Tensor]) -> Tensor:
         found: Tensor = functional_call(form, own, (x,))
@@ -53,8 +53,8 @@ def squared_errors(
 
 
 def remaining_share(seen: int, total: int) -> float:
-    """What is left of the learning rate when `seen` of `total` samples have come: linear to 0.
+    """Share of the learning rate left after `seen` of `total` samples: linear to 0.
 
-    More samples than were announced are learned at the rate of the last one.
+    Samples beyond the announced number are learned at the rate of the last one.
     """
     return max(total - seen, 1) / max(total, 1)

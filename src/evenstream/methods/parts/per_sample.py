@@ -1,4 +1,4 @@
-"""Gradients of the plain cross-entropy, row by row and of their mean."""
+"""Gradients of plain cross-entropy, per row and for the mean."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def head_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, T
 
 
 def _logit_gradients(head: CosineHead, features: Tensor, width: int | None) -> Tensor:
-    """Of each row and class: the gradient of the logit by its weight, s/‖w‖ · (ĥ - cos · ŵ)."""
+    """For each row and class, the gradient of the logit by its weight, s/‖w‖ · (ĥ - cos · ŵ)."""
     weight = head.weight[:width].detach()
     norms: Tensor = weight.norm(dim=1, keepdim=True)
     along = cosines(features, weight).unsqueeze(2) * (weight / norms)
@@ -46,7 +46,7 @@ def mean_head_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
 
 
 def full_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradient of each row's loss with respect to all that is trained, flattened; the logits."""
+    """Gradient of each row's loss by all trainable parameters, flattened; the logits."""
     gradients, logits = named_gradients(network, x, y)
     return torch.cat([g.flatten(1) for g in gradients.values()], 1), logits
 
@@ -63,7 +63,7 @@ def named_gradients(network: Classifier, x: Tensor, y: Tensor) -> tuple[dict[str
 
 
 def mean_full_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
-    """Gradient of the mean loss with respect to every trainable parameter, by one backward."""
+    """Gradient of the mean loss with respect to every trainable parameter, in one backward pass."""
     with _float32(network), _both_ways(network, x):
         gradients, _ = grad(_loss(network), has_aux=True)(_trainable(network), x, y)
     return torch.cat([g.flatten() for g in gradients.values()])
@@ -71,7 +71,7 @@ def mean_full_gradient(network: Classifier, x: Tensor, y: Tensor) -> Tensor:
 
 @contextmanager
 def _float32(network: Classifier) -> Iterator[None]:
-    """No autocast: PyTorch cannot map BatchNorm over rows in bfloat16, and exact is exact."""
+    """Disable autocast: PyTorch cannot map BatchNorm over rows in bfloat16."""
     dtype, network.dtype = network.dtype, torch.float32
     try:
         yield
@@ -80,7 +80,7 @@ def _float32(network: Classifier) -> Iterator[None]:
 
 
 def _both_ways(network: Classifier, x: Tensor) -> AbstractContextManager[None]:
-    """Counts a forward and a backward of the rows, which cannot be seen inside of `torch.func`."""
+    """Count a forward and a backward pass, which are invisible inside `torch.func`."""
     return network.passes.instead((FORWARD + BACKWARD) * len(x))
 
 

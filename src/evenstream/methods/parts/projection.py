@@ -1,4 +1,4 @@
-"""A projection of the features, which only the training sees."""
+"""A projection of the features, used only in training."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ PROJECTION = "projection"
 
 
 def add_projection(method: Method, learner: LearnerState, projection: nn.Module) -> None:
-    """Give a method a projection that is trained as the learner's network is."""
+    """Give a method a projection that is trained like the learner's network."""
     method.modules[PROJECTION] = projection.to(learner.device)
     method.optimizers[PROJECTION] = learner.make_optimizer(projection.parameters())

@@ -1,4 +1,4 @@
-"""OCM's local and global rotations: sixteen images of one, each a class of its own."""
+"""OCM's local and global rotations: sixteen versions of an image, each its own class."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ COPIES = 16
 
 
 def rotations(images: Tensor) -> Tensor:
-    """All images `(n, c, s, s)` turned in sixteen ways: `(16n, c, s, s)`, one way after the other.
+    """All images `(n, c, s, s)` in sixteen versions: `(16n, c, s, s)`, version by version.
 
-    Locally, none, the left, both or the right half of the image is turned by 180°; globally, each
-    of these four is turned by 0°, 180°, 90° and 270°.
+    Locally, none, the left, both or the right half of the image is rotated by 180°; globally, each
+    of these four is rotated by 0°, 180°, 90° and 270°.
     """
     height, width = images.shape[2:]
     if height != width:

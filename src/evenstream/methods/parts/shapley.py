@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """All squared Euclidean distances, by the Gram matrix: no (n, m, d) tensor is made."""
+    """All squared Euclidean distances, via the Gram matrix, without an (n, m, d) tensor."""
     squares = a.square().sum(1, keepdim=True) + b.square().sum(1)
     return (squares - 2 * a @ b.T).clamp_min(0)
 

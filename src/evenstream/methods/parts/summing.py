@@ -1,4 +1,4 @@
-"""What methods with a closed form have in common: rows become sums, nothing is trained."""
+"""Base of closed-form methods: rows become sums, and nothing is trained."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from evenstream.policies.rules import InferenceRule, Solved
 
 @dataclass
 class Summing(Method):
-    """Takes the features of each arriving row into a closed form, once, as the network is.
+    """Adds the features of each arriving row to a closed form, once, with a fixed network.
 
-    The network is never trained, so it is one that was trained before, or none (`identity`).
+    The network is never trained, so it is a pretrained one, or none (`identity`).
     """
 
     cost = "F(b), and no backward"
@@ -37,21 +37,21 @@ class Summing(Method):
         self.inner = [self.form]
 
     def make_form(self) -> ClosedForm:
-        """The closed form. The one thing that such a method must write."""
+        """The closed form. The one thing that such a method must implement."""
         raise NotImplementedError
 
     def make_rule(self) -> InferenceRule:
-        """The closed form decides."""
+        """The closed form predicts."""
         return Solved(self.form)
 
     def why_not(self, head: Head, rule: InferenceRule) -> str | None:
-        """Other rules ask a head that is not trained."""
+        """Other rules use a head that is not trained."""
         if isinstance(rule, Solved):
             return None
-        return f"{self.name} does not train the head that the rule {rule.name} asks; leave it out"
+        return f"{self.name} does not train the head that the rule {rule.name} uses; leave it out"
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Make room for the sums."""
+        """Create the sums."""
         self.form.begin(learner, learner.network.head.in_features)
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
@@ -59,15 +59,15 @@ class Summing(Method):
         return [step.incoming]
 
     def loss(self, step: Step) -> None:
-        """There is none; the features are computed once, for the prediction and for the sums."""
+        """There is no loss; features are computed once, for the prediction and the sums."""
         step.plain_outputs()
 
     def on_correction(self, learner: LearnerState, rows: Correction) -> None:
-        """Take their features back out of the sums."""
+        """Remove their features from the sums."""
         self.form.correct(plain_outputs(learner, rows.raw)[0], rows)
 
     def after_step(self, step: Step) -> None:
-        """Take the rows in once they have been predicted, and only once."""
+        """Add the rows after they have been predicted, and only once."""
         if not step.again:
             incoming = step.incoming
             self.form.take(step.plain_outputs().features, incoming.y, incoming.weights)

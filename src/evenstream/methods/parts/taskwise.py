@@ -1,4 +1,4 @@
-"""What methods share that train on task and memory in epochs, and fill the memory at task ends."""
+"""Base of methods that train in epochs on task and memory, and fill the memory at task ends."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ ROWS = "rows"
 
 @dataclass
 class TaskwiseMethod(Method):
-    """Base of methods for known tasks: a teacher from each, and a memory that rests within them."""
+    """Base of methods for known tasks: a teacher from each, and a memory fixed within them."""
 
     needs = frozenset({"boundaries", "second_pass", "memory"})
     logits_follow_criterion = False
     follows = by_name({ROWS: WHOLE, OncePerEpoch.DUE: PerSlot(), OncePerEpoch.PASSED: WHOLE})
 
     mix: Literal["joint", "replay"] = "joint"
-    """How stored rows come back: joint shuffles them among the task's, once an epoch; replay draws
-    a batch of them at every step, as ER does."""
+    """How stored rows come back: joint shuffles them among the task's rows, once per epoch; replay
+    draws a batch of them at every step, as ER does."""
 
     def make_retrieval(self) -> Retrieval:
-        """As `mix` says."""
+        """As set by `mix`."""
         return OncePerEpoch(self) if self.mix == "joint" else Uniform()
 
     def why_not_steps(self, rows: StepRows) -> str | None:
-        """Stored rows that come back once an epoch cannot come back at every repeated step."""
+        """Rows that come back once per epoch cannot come back at every repeated step."""
         if rows == "repeat" and self.mix == "joint":
             return (
-                "with mix=joint each stored row comes back once an epoch; take mix=replay, or "
+                "with mix=joint each stored row comes back once per epoch; use mix=replay, or "
                 "step_rows=micro"
             )
         return None
@@ -66,7 +66,7 @@ class TaskwiseMethod(Method):
         return self.teacher if self.teacher and self.teacher.known else None
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> Sequence[int] | None:
-        """Note how many rows an epoch has."""
+        """Record the number of rows per epoch."""
         assert data is not None
         self.tensors[ROWS] = torch.tensor(len(data.y))
         return None
@@ -79,10 +79,10 @@ class TaskwiseMethod(Method):
 
 
 def balanced_batches(learner: LearnerState, data: TaskData, epochs: int) -> Iterator[Rows]:
-    """Batches with the same number of rows of each class, for fine-tuning at a task's end.
+    """Batches with equally many rows of each class, for fine-tuning at the end of a task.
 
-    All of the memory, and as many rows of each class that it does not have, drawn anew for every
-    epoch. The last batch may be small: even a tiny set gives a step.
+    They contain the whole memory, and as many rows of each class that it lacks, redrawn for every
+    epoch. The last batch may be small, so even a tiny set gives a step.
     """
     memory, own, size = learner.memory, learner.randomness.method, learner.options.batch
     stored, quota = memory.rows(torch.arange(len(memory))), int(memory.class_counts.max())
@@ -98,14 +98,14 @@ def balanced_batches(learner: LearnerState, data: TaskData, epochs: int) -> Iter
 
 
 def refill_by_class(learner: LearnerState, data: TaskData, exemplars: Exemplars) -> None:
-    """Let the memory keep the same number of rows of each class, old and new."""
+    """Keep the same number of rows of each class, old and new, in the memory."""
     rows = pooled(learner.memory, data)
     order = _herded(learner, rows, data.y) if exemplars == "herding" else None
     refill(learner, rows, rows[Y], order)
 
 
 def pooled(memory: Memory, data: TaskData, **fields: Tensor) -> dict[str, Tensor]:
-    """All stored rows, then the task's, which have the given fields besides inputs and labels."""
+    """All stored rows, then the task's, which get the given fields besides inputs and labels."""
     stored = memory.rows(torch.arange(len(memory)))
     fresh = {X: data.raw, Y: data.y, **fields}
     return {name: torch.cat([stored.get(name, new[:0]), new]) for name, new in fresh.items()}
@@ -114,7 +114,7 @@ def pooled(memory: Memory, data: TaskData, **fields: Tensor) -> dict[str, Tensor
 def refill(
     learner: LearnerState, rows: dict[str, Tensor], groups: Tensor, order: Tensor | None = None
 ) -> None:
-    """Let the memory hold the same number of these rows of each group and nothing else."""
+    """Fill the memory with equally many of these rows per group, and nothing else."""
     memory, own = learner.memory, learner.randomness.method
     chosen = choose_exemplars(groups, memory.capacity, own, order).to(memory.device)
     memory.clear()
@@ -123,7 +123,7 @@ def refill(
 
 
 def _herded(learner: LearnerState, rows: dict[str, Tensor], fresh: Tensor) -> Tensor:
-    """Positions in the order to keep them: classes with fresh rows herded, others as they were."""
+    """Positions by priority: classes with new rows herded, others as they were."""
     is_fresh = torch.isin(rows[Y], fresh)
     positions = is_fresh.nonzero().squeeze(1)
     features, _ = plain_outputs(learner, rows[X][positions])

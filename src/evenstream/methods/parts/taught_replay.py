@@ -1,4 +1,4 @@
-"""Algorithm 3: experience replay, and a teacher that the network must not drift away from."""
+"""Algorithm 3: experience replay with a teacher that keeps the network from drifting away."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ FeaturesAndLogits = tuple[Tensor, Tensor]
 
 @dataclass
 class TaughtReplay(Replay):
-    """ER plus a distance to the teacher's features or logits: a subclass says which.
+    """ER plus a distance to the teacher's features or logits, defined by subclasses.
 
-    Without a teacher, before the first task's end, it is ER. Logit Adjusted Softmax changes the
-    classification only: the distance is one of raw outputs, on the same augmented rows.
+    Without a teacher, before the end of the first task, it is ER. Logit Adjusted Softmax changes
+    only the classification loss: the distance is between raw outputs, on the same augmented rows.
     """
 
     cost = "F(b+m) + G(b+m) + F(b+m) of the teacher"
-    weighs_rows = False  # the distance to the teacher would not
+    weighs_rows = False  # the distance to the teacher would ignore them
 
     weight: Factor = 1.0
-    """Of the distance to the teacher."""
+    """Weight of the distance to the teacher."""
     averaging: Fading = 0.0
-    """Share of the teacher's weights that is kept at each step, the rest comes from the network:
-    a moving average needs no task boundaries. 0 means a copy of the network at each task's end."""
+    """Share of the teacher's weights kept at each step, the rest coming from the network: a moving
+    average, which needs no task boundaries. 0 means a copy of the network at the end of each
+    task."""
 
     def make_teacher(self) -> Teacher:
         """The network at the end of the last task, or a moving average."""
@@ -46,5 +47,5 @@ class TaughtReplay(Replay):
         return loss + self.weight * self.distance(step, new, self.teacher.outputs(x))
 
     def distance(self, step: Step, new: FeaturesAndLogits, old: FeaturesAndLogits) -> Tensor:
-        """Mean over rows; the old logits are those of the classes that the teacher knows."""
+        """Mean over rows; the old logits are for the classes that the teacher knows."""
         raise NotImplementedError

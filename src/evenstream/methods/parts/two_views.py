@@ -1,4 +1,4 @@
-"""Training on two views of the same rows: as they are, and augmented as contrastive methods do."""
+"""Training on two views of the same rows: unchanged, and with contrastive augmentation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class TwoViews(Method):
     """Base of the methods that see every row twice."""
 
     own_view: ClassVar[str] = "resized-crop0.2{size}+flip+jitter+gray"
-    """The augmentation of the article; {size} is for the learner's, if it has one."""
+    """The article's augmentation; {size} stands for the learner's size, if it has one."""
     view: Literal["own", "stream"] = "own"
-    """The augmented view of images: the article's, or the one that other methods get. Inputs that
-    are no images get the latter."""
+    """The augmented view of images: the article's, or the stream's, as for other methods. Other
+    inputs always get the latter."""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -30,7 +30,7 @@ class TwoViews(Method):
         return frozenset({"memory"})
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Make the second view; normalisation and size are the learner's."""
+        """Create the second view, with the learner's normalisation and size."""
         self.augmented = common = learner.preprocess
         if (
             self.view == "own"

@@ -1,4 +1,4 @@
-"""One gradient step that is not made: the parameters as they would be after it."""
+"""A virtual gradient step: the parameters as they would be after it."""
 
 from __future__ import annotations
 

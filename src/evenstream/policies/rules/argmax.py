@@ -1,4 +1,4 @@
-"""The default: what the network says."""
+"""The default rule: the network's own logits."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ CURRENT, CORRECTION = "current", "correction"
 @register_rule("bias-corrected")
 @dataclass
 class BiasCorrected(InferenceRule):
-    """Logits of the last task's classes become α·z + β; α and β are fitted when the task is over.
+    """Logits of the last task's classes become α·z + β, with α and β fitted when the task is over.
 
-    BiC fits them on rows that it has kept from training. With any other method they are fitted on
-    the memory, every class weighing the same; it was trained on, so less of the bias shows there.
+    BiC fits them on held-out rows. With any other method they are fitted on the memory, with all
+    classes weighted equally; since it was trained on, less of the bias shows there.
     """
 
     needs = frozenset({"boundaries", "memory"})
@@ -36,27 +36,27 @@ class BiasCorrected(InferenceRule):
     reads_memory = False
 
     lr: Factor = 0.001
-    """Learning rate of Adam, which fits α and β."""
+    """Learning rate of Adam for fitting α and β."""
     epochs: Count = 50
-    """Passes over the rows that they are fitted on; 0 is argmax."""
+    """Passes over the rows used for fitting; 0 is argmax."""
 
     @property
     def correction(self) -> Tensor | None:
-        """The factors and the summands of all classes' logits, while there is a correction."""
+        """The factor and summand for each class's logits, while there is a correction."""
         return self.tensors.get(CORRECTION)
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Only the newest correction is active, and the new task has none yet."""
+        """Drop the correction: only the newest is active, and the new task has none yet."""
         for name in (CURRENT, CORRECTION):
             self.tensors.pop(name, None)
 
     def after_step(self, step: Step) -> None:
-        """Note which classes the task has."""
+        """Record the task's classes."""
         before = self.tensors.get(CURRENT, step.incoming.y[:0])
         self.tensors[CURRENT] = torch.unique(torch.cat([before, step.incoming.y]))
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Fit on the memory, unless the method has fitted on rows that it held out."""
+        """Fit on the memory, unless the method has fitted on held-out rows."""
         if self.correction is None and len(learner.memory):
             labels = learner.memory.field(Y)
             counts = torch.bincount(labels, minlength=len(learner.labels))
@@ -67,7 +67,7 @@ class BiasCorrected(InferenceRule):
     ) -> None:
         """Fit α and β on these rows, un-augmented; the network does not change.
 
-        In the first task there are no other classes to have an advantage over.
+        In the first task there are no other classes to outweigh.
         """
         classes = self.tensors.get(CURRENT, y[:0])
         if len(classes) in (0, len(learner.labels)):
@@ -93,7 +93,7 @@ class BiasCorrected(InferenceRule):
         return self.correction
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """The corrected logits; classes that came after the fit keep theirs."""
+        """The corrected logits; classes added after the fit keep theirs."""
         return corrected(outputs.logits, prepared)
 
 
@@ -120,7 +120,7 @@ def fit_bias(
     """(α, β) with the least cross-entropy of logits whose current columns are α·z + β.
 
     Starts at (1, 0). With BiC's defaults and few rows it stays near there: a step of Adam moves
-    either number by `lr` at most, and there is about one step an epoch.
+    either number by `lr` at most, and there is about one step per epoch.
     """
     bias = torch.tensor([1.0, 0.0], device=logits.device, requires_grad=True)
     optimizer = torch.optim.Adam([bias], lr)

@@ -1,4 +1,4 @@
-"""The inference rule that asks the memory instead of the head."""
+"""The inference rule that uses the memory instead of the head."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from evenstream.policies.rules.rule import InferenceRule, register_rule
 @register_rule("ncm")
 @dataclass
 class NearestClassMean(InferenceRule):
-    """The class whose stored samples have the nearest mean, on features of length one.
+    """Predicts the class whose stored samples have the nearest mean, on features of length one.
 
-    The means are of length one, too, so the nearest in Euclidean distance is the one with the
-    highest cosine. A class without stored samples is never predicted; with an empty memory the
-    logits decide.
+    The means have length one too, so the nearest in Euclidean distance is the one with the highest
+    cosine. A class without stored samples is never predicted; with an empty memory the logits
+    decide.
     """
 
     asked_each_step = False
     needs = frozenset({"memory"})
 
     scale: Factor = 10.0
-    """The factor on the cosines; only probabilities depend on it."""
+    """Factor on the cosines; affects only probabilities."""
 
     def prepare(self, context: InferenceContext) -> Any:
-        """The classes in memory, and the sum of each one's features, which points as the mean does.
+        """The classes in memory, and the sum of features of each, which points in the same
+        direction as the mean.
 
         Un-augmented, in eval mode.
         """
@@ -48,7 +49,7 @@ class NearestClassMean(InferenceRule):
         return classes, sums.index_add_(0, which, F.normalize(features, dim=1))
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """Scaled cosines with the means."""
+        """The scaled cosines with the means."""
         if prepared is None:
             return outputs.logits
         classes, sums = prepared

@@ -1,4 +1,4 @@
-"""Predicting with an average of the weights instead of the newest ones."""
+"""Predict with an average of the weights instead of the newest ones."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from evenstream.policies.rules.rule import InferenceRule, register_rule
 class MovingAverage(InferenceRule):
     """The logits of an exponential moving average of the weights, BatchNorm statistics included.
 
-    The average forgets more slowly than the network, and has less of the noise of single steps
-    (Soutif-Cormerais et al., 2023). It costs a second network and its forward. At the beginning,
-    and for the newest classes, it lags behind the network: a warm-up and the mean of both help.
+    The average forgets more slowly than the network and is less noisy (Soutif-Cormerais et al.,
+    2023). It costs a second network and its forward pass. At the start, and for the newest classes,
+    it lags behind the network; a warm-up, or mixing in the network, helps.
     """
 
     reads_memory = False
@@ -33,14 +33,14 @@ class MovingAverage(InferenceRule):
     moves_weights = True
 
     decay: Fading = 0.99
-    """How much of the average is kept at each step; 0 is argmax."""
+    """Share of the average kept at each step; 0 is argmax."""
     warmup: bool = False
-    """Keep less of it at first: (1 + t) / (10 + t) at step t, as long as that is below `decay`."""
+    """Keep less of it at first: (1 + t) / (10 + t) at step t, while that is below `decay`."""
     mix: Share = 0.0
     """Weight of the network itself: 0 is the average alone, 0.5 the mean of both, 1 argmax."""
     mean: Literal["logits", "probabilities"] = "logits"
-    """What is averaged over the two, if `mix` is not 0; logits or their log-softmax come to the
-    same."""
+    """What is averaged over the two if `mix` is not 0; averaging log-softmax gives the same as
+    averaging logits."""
 
     AVERAGE, STEPS = "average", "steps"
     follows = by_name({STEPS: WHOLE})
@@ -51,7 +51,7 @@ class MovingAverage(InferenceRule):
         self.modules[self.AVERAGE] = moved_average(average, step.network, self._kept())
 
     def _kept(self) -> float:
-        """How much of the average stays at this step, which is counted if there is a warm-up."""
+        """Share of the average kept at this step, which is counted if there is a warm-up."""
         if not self.warmup:
             return self.decay
         steps = int(self.tensors.get(self.STEPS, 0))
@@ -63,7 +63,7 @@ class MovingAverage(InferenceRule):
         return self.modules.get(self.AVERAGE, context.network)
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """The average's logits, or the mean; a class that it has not met yet cannot win."""
+        """The logits of the average, or the mix; a class that it has not seen yet cannot win."""
         logits: Tensor = prepared(outputs.x)[:, : outputs.n_classes]
         if self.mix:
             logits = self._mixed(logits, outputs.logits[:, : logits.shape[1]])

@@ -18,7 +18,7 @@ from evenstream.policies.rules.rule import InferenceRule, register_rule
 @register_rule("normalised")
 @dataclass
 class NormalisedWeights(InferenceRule):
-    """Logits with w_c / ‖w_c‖^τ: no class wins by a longer weight. By default without bias."""
+    """Logits with w_c / ‖w_c‖^τ: no class wins by a longer weight. No bias by default."""
 
     reads_memory = False
 
@@ -28,12 +28,12 @@ class NormalisedWeights(InferenceRule):
     """Add the bias as it was trained."""
 
     def logits(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Features times normalised weights; a weight of length zero stays."""
+        """Prepare the normalised weights; a weight of length zero stays unchanged."""
         norms = weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
         return F.linear(features, weight / norms**self.power, bias if self.keep_bias else None)
 
     def why_not_with(self, criterion: CrossEntropy, head: Head) -> str | None:
-        """A cosine head's weights have no length that counts."""
+        """Reject cosine heads, where the length of weights does not matter."""
         if isinstance(head, Cosine):
             return "in a cosine head no class wins by a longer weight; use the rule argmax"
         if head.with_exits:

@@ -1,4 +1,4 @@
-"""Post-hoc correction: class frequencies leave the logits when predicting."""
+"""Post-hoc correction: remove class frequencies from the logits when predicting."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NOT_TWICE = (
 @register_rule("post-hoc")
 @dataclass
 class PostHocCorrection(InferenceRule):
-    """Logits minus τ·log π: the class frequencies leave when predicting, not when training.
+    """Logits minus τ·log π: class frequencies are removed when predicting, not when training.
 
     Exact for a network that has converged on a fixed distribution with frequencies π. In a stream
-    they keep changing, which is what Logit Adjusted Softmax is for. π is counted over the rows
-    that were trained on lately, replayed ones included: what the logits have taken in.
+    they keep changing, which is what Logit Adjusted Softmax is for. π is counted over recently
+    trained rows, including replayed ones: those that have shaped the logits.
     """
 
     reads_memory = False
@@ -38,7 +38,7 @@ class PostHocCorrection(InferenceRule):
     tau: Factor = 1.0
     """Strength of the correction; 0 is argmax."""
     decay: Share = 0.9
-    """How much of the counts is kept at each step; 1 counts the whole stream alike, as for a fixed
+    """Share of the counts kept at each step; 1 counts the whole stream equally, as for a fixed
     distribution."""
 
     COUNTS = "label_counts"
@@ -52,7 +52,7 @@ class PostHocCorrection(InferenceRule):
         self.tensors[self.COUNTS] = counts
 
     def why_not_with(self, criterion: CrossEntropy, head: Head) -> str | None:
-        """The frequencies must not leave twice."""
+        """Reject Logit Adjusted Softmax, so that frequencies are not removed twice."""
         adjusted = isinstance(criterion, LogitAdjustedSoftmax) and criterion.tau > 0
         return NOT_TWICE if adjusted else None
 
@@ -61,7 +61,7 @@ class PostHocCorrection(InferenceRule):
         return self.tensors.get(self.COUNTS, torch.zeros(0))
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """The logits minus τ·log π; a class counts as one row at least."""
+        """The logits minus τ·log π; every class counts as at least one row."""
         counts = pad_classes(prepared, outputs.logits.shape[1]).clamp_min(1)
         log_prior = (counts / counts.sum()).log().float()
         return outputs.logits - self.tau * log_prior.to(outputs.logits.device)

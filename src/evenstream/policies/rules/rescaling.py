@@ -1,4 +1,4 @@
-"""Rescaling (IL2M): old classes get back the confidence that they had when they were new."""
+"""Rescaling (IL2M): give old classes back the confidence they had when they were new."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ Measured = Literal["in-training", "afterwards"]
 @register_rule("rescaled")
 @dataclass
 class Rescaled(InferenceRule):
-    """If a new class is on top, multiply the probability of each old class by a factor of its own.
+    """If a new class is on top, multiply the probability of each old class by its own factor.
 
-    It is μ_first/μ_now · κ_now/κ_first: μ is the mean probability of the class on its own training
-    rows, κ the mean probability on top on rows of new classes; first in the task that brought the
-    class, now in this one. A class without rows in memory keeps its probability.
+    The factor is μ_first/μ_now · κ_now/κ_first, where μ is the mean probability of the class on its
+    own training rows and κ the mean top probability on rows of new classes; "first" is the task
+    that introduced the class, "now" the current one. A class without rows in memory keeps its
+    probability.
     """
 
     follows = by_name(
@@ -39,28 +40,28 @@ class Rescaled(InferenceRule):
     reads_memory = False
 
     measured: Measured = "in-training"
-    """When both are measured: summed up in training, over the task's last epoch, without extra
-    forwards; or afterwards, with the trained network in eval mode on un-augmented rows: the task's,
-    which are needed once more, and stored ones of the classes that it does not have."""
+    """When both are measured: during training, over the task's last epoch, without extra forward
+    passes; or afterwards, with the trained network in eval mode on un-augmented rows: the task's
+    own, which are needed again, and stored rows of other classes."""
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The task's data, too, if it is looked at when all is over."""
+        """The task's data as well, if it is measured afterwards."""
         needs: frozenset[Need] = frozenset({"boundaries", "memory"})
         return needs | {"second_pass"} if self.measured == "afterwards" else needs
 
     def on_task_start(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Classes whose first task is over are old from now on."""
+        """From now on, classes whose first task is over are old."""
         old = self.tensors[FIRST].shape[1] if FIRST in self.tensors else 0
         self.tensors[OLD] = torch.tensor(old)
 
     def on_epoch_start(self, learner: LearnerState) -> None:
-        """Start the sums over."""
+        """Restart the sums."""
         for name in (OWN, TOP):
             self.tensors.pop(name, None)
 
     def after_step(self, step: Step) -> None:
-        """Add the probabilities that the step's rows had before the update."""
+        """Add the probabilities of the step's rows before the update."""
         if self.measured == "afterwards":
             return
         for rows in step.groups:
@@ -83,7 +84,7 @@ class Rescaled(InferenceRule):
         self.tensors[name] = sums.index_add(1, columns, added)
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Keep the two means of each class that was new."""
+        """Keep the two means of each new class."""
         if self.measured == "afterwards":
             self._measure(learner, data)
         if OWN not in self.tensors:
@@ -94,7 +95,7 @@ class Rescaled(InferenceRule):
         self.tensors[FIRST] = torch.cat([first, torch.stack([new, top.expand(len(new))])], 1)
 
     def _measure(self, learner: LearnerState, data: TaskData | None) -> None:
-        """Sum up over the task's rows and the stored ones of other classes, as they are now."""
+        """Sum over the task's rows and stored rows of other classes, as they are now."""
         assert data is not None
         memory, groups = learner.memory, [(data.raw, data.y)]
         if len(memory):
@@ -110,7 +111,7 @@ class Rescaled(InferenceRule):
         return sums[0] / sums[1]
 
     def prepare(self, context: InferenceContext) -> Any:
-        """Logarithms of old classes' factors: added to logits they multiply probabilities."""
+        """Logarithms of the old classes' factors; added to logits, they multiply probabilities."""
         old = int(self.tensors.get(OLD, 0))
         if not old or OWN not in self.tensors:
             return torch.zeros(0)

@@ -1,8 +1,8 @@
-"""What an inference rule is, and the table of rules by name.
+"""The interface of inference rules, and the table of rules by name.
 
 The class with the highest score is predicted; softmax of the scores gives probabilities. A rule is
-a part of the learner: it may keep statistics of its own (`after_step`, `on_task_end`). Its typed
-fields are its options, so that any method can be given another one by name: `er-las@ncm`.
+a part of the learner and may keep its own statistics (`after_step`, `on_task_end`). Its typed
+fields are its options, so any method can use a different rule by name: `er-las@ncm`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class InferenceRule(Part):
     """Whether it is cheap enough to measure the accuracy of every incoming batch."""
     reads_memory: ClassVar[bool] = True
     """Whether `prepare` looks at stored rows. Predictions that do not wait for a step then need a
-    copy of the memory, so whoever does not look says so."""
+    copy of the memory, so set this to False if it does not."""
     gives_logits: ClassVar[bool] = False
     """Whether the scores are logits of the network, so that known class priors can be added."""
 
@@ -44,26 +44,27 @@ class InferenceRule(Part):
         check_options(self)
 
     def why_not_with(self, criterion: CrossEntropy, head: Head) -> str | None:
-        """Why the rule makes no sense for a network trained like this; None if it does."""
+        """Why the rule makes no sense for a network trained in this way; None if it does."""
         return None
 
     def prepare(self, context: InferenceContext) -> Any:
-        """What the rule needs once for a whole call of `predict` (class means, weights, ...)."""
+        """Whatever the rule needs once per call of `predict` (class means, weights, ...)."""
         return None
 
     @property
     def weighs_classes(self) -> bool:
-        """Whether a class whose rows weigh more is answered more often."""
+        """Whether a class whose rows have more weight is predicted more often."""
         return True
 
     def prepare_for_step(self, context: InferenceContext) -> Any:
-        """The same to measure the accuracy of a step; what is dear to make may be a little old."""
+        """Like `prepare`, for the accuracy of a step; expensive parts may be slightly stale."""
         return self.prepare(context)
 
     def before_export(self) -> None:
-        """Told to a copy whose `scores`, prepared for good, is about to be traced.
+        """Called on a copy whose `scores`, prepared once and for all, is about to be traced.
 
-        It keeps no rows of the stream, and nothing that PyTorch can trace for one batch size only.
+        The copy must keep no rows of the stream, and nothing that PyTorch can trace for only one
+        batch size.
         """
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
@@ -74,13 +75,13 @@ class InferenceRule(Part):
 
     @property
     def familiar_every(self) -> int:
-        """In how many steps the familiarity of arriving rows is measured once."""
+        """The familiarity of arriving rows is measured once in this many steps."""
         return 8 if self.asked_each_step else 64
 
     def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """How much each input looks like one of the known classes; more is higher.
+        """How familiar each input looks, compared with the known classes; higher is more familiar.
 
-        By default how far the highest score is above the mean of those that are finite.
+        By default, how far the highest score lies above the mean of the finite ones.
         """
         scores = self.scores(outputs, prepared).double()
         finite = torch.where(scores.isfinite(), scores, torch.nan)
@@ -88,15 +89,15 @@ class InferenceRule(Part):
 
     @property
     def familiarity_scale(self) -> tuple[float, float]:
-        """Scores before and after this has changed cannot be compared."""
+        """When this changes, earlier and later scores are no longer comparable."""
         return 0.0, 0.0
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
-        """The same before rows are learned; None where it would cost too much just now."""
+        """The same before rows are learned; None if it would be too expensive right now."""
         return self.familiarity(outputs, prepared)
 
     def familiarity_left_out(self, rows: Rows) -> Tensor | None:
-        """That of replayed rows, each as if it had never been learned; None: cannot be said."""
+        """The same for replayed rows, each as if it had never been learned; None if unknown."""
         return None
 
 
@@ -104,7 +105,7 @@ RULES: Registry[type[InferenceRule]] = Registry("inference rule")
 
 
 def register_rule(name: str) -> Callable[[R], R]:
-    """Make a rule known by name: METHOD@NAME."""
+    """Register a rule by name: METHOD@NAME."""
 
     def add(cls: R) -> R:
         check_class("rule", cls, InferenceRule)

@@ -1,4 +1,4 @@
-"""The inference rule that asks a closed form."""
+"""The inference rule that uses a closed form."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ class Solved(InferenceRule):
         return self.form.solution()
 
     def prepare_for_step(self, context: InferenceContext) -> Any:
-        """Nothing: the form has its own way where a solution is dear."""
+        """Nothing: the form has its own shortcut where a solution is expensive."""
         return None
 
     @property
     def weighs_classes(self) -> bool:
-        """As the form does."""
+        """As decided by the form."""
         return self.form.weighs_classes
 
     familiar_every = 1
 
     def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """What the form makes of it, if it has more than probabilities."""
+        """The form's own measure, if it has more than probabilities."""
         if self.form.tells_familiar:
             return self.form.familiarity(outputs.features)
         return super().familiarity(outputs, prepared)
 
     @property
     def familiarity_scale(self) -> tuple[float, float]:
-        """That of the form."""
+        """The form's."""
         return self.form.familiarity_scale
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
-        """The same, as cheap as steps must be."""
+        """The same, at a cost acceptable in steps."""
         if self.form.tells_familiar:
             return self.form.familiarity_for_step(outputs.features)
         return super().familiarity_for_step(outputs, prepared)
 
     def before_export(self) -> None:
-        """The solution is made."""
+        """Solve before tracing."""
         self.form.drop_rows()
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """What the form makes of the features."""
+        """The form's scores for the features."""
         if prepared is None:
             return self.form.guess_for_step(outputs.features, outputs.logits.shape[1])
         return self.form.log_probabilities(outputs.features, prepared, outputs.logits.shape[1])
