@@ -102,9 +102,9 @@ class WorkerWarning(EvenstreamWarning):
 
 _NO_MEMORY = (
     *("allocate memory", "not enough memory", "out of memory", "bad_alloc"),
-    *("failed to map segment", "can't start new thread"),
+    *("failed to map segment", "can't start new thread", "could not create a primitive"),
 )
-"""Messages of PyTorch and the system when memory runs out."""
+"""Messages of PyTorch, oneDNN and the system when memory runs out."""
 
 
 def memory_trouble(error: Exception) -> str:
