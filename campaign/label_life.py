@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstream import Learner, follow
+from evenstream import Learner, drift, follow
 from evenstream.core.tickets import ticket
 from evenstream.live import Tally
 
@@ -27,8 +27,14 @@ def batches(seed: int) -> Iterator[tuple[Any, list[str], list[int]]]:
 
 
 def lead(method: str, seed: int, folder: Path) -> None:
-    """Follow a stream; after each batch something happens to labels and samples."""
-    learner = Learner(method, "mlp", memory=12, batch=4, lr=0.05, dtype="float32", seed=1)
+    """Follow a stream; after each batch something happens to labels and samples.
+
+    Half of the lives are watched for drift.
+    """
+    watch = drift.Adwin(delta=0.5) if seed % 2 else None
+    learner = Learner(
+        method, "mlp", memory=12, batch=4, lr=0.05, dtype="float32", seed=1, drift=watch
+    )
     stream = batches(seed)
     with_ids = bool(learner.memory.capacity)
     given = (batch if with_ids else batch[:2] for batch in stream)

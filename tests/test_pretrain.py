@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from evenstream import Learner
 from evenstream.cli.main import main
-from evenstream.errors import CheckpointError, EvenstreamError, InputError
+from evenstream.errors import CheckpointError, DamageWarning, EvenstreamError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.networks.weights import file_digest
 from evenstream.pretrain import PretrainConfig, pretrain, resume_pretraining
@@ -178,6 +178,17 @@ def test_damaged_results_are_made_again(made, tmp_path, content):
     out = shutil.copytree(whole, tmp_path / "out")
     (out / "pretrain.json").write_text(content)
     assert resume_pretraining(out)["status"] == "finished"
+    assert leftovers(out) == leftovers(whole)
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-9], lambda content: content + b"x"])
+def test_damaged_weights_are_written_again(made, tmp_path, damage):
+    _, whole, _ = made
+    out = shutil.copytree(whole, tmp_path / "out")
+    weights = out / "weights.safetensors"
+    weights.write_bytes(damage(weights.read_bytes()))
+    with pytest.warns(DamageWarning, match="written again"):
+        assert resume_pretraining(out)["status"] == "finished"
     assert leftovers(out) == leftovers(whole)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
 from evenstream.encoders import is_encoder
 from evenstream.entries import check_fields
-from evenstream.errors import DataError, DataWarning, InputError
+from evenstream.errors import DamageWarning, DataError, DataWarning, InputError
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, StopFlag
 from evenstream.learner.learner import Learner
@@ -160,7 +160,21 @@ def finished_results(out: Path) -> dict[str, Any] | None:
         finished = whole and found["status"] == "finished"
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return None
-    return found if finished and (out / WEIGHTS).exists() else None
+    return found if finished and _weights_are_whole(out, found) else None
+
+
+def _weights_are_whole(out: Path, found: Mapping[str, Any]) -> bool:
+    """Whether the weights are the ones that `pretrain.json` speaks of."""
+    weights = out / WEIGHTS
+    if not weights.exists():
+        return False
+    digest = file_digest(weights)
+    if digest == found.get("weights_sha256", digest):
+        return True
+    warnings.warn(
+        f"{weights} is damaged or was changed; it is written again", DamageWarning, stacklevel=3
+    )
+    return False
 
 
 def _rehearsed(config: PretrainConfig, stream: Stream) -> Stream:

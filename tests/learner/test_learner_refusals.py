@@ -104,6 +104,13 @@ def test_bad_batches_are_refused_at_the_very_first_step(name):
     assert learner.fingerprint() == fresh.fingerprint()
 
 
+def test_a_rate_set_before_a_refused_first_batch_stays():
+    learner, huge = Learner("er", "mlp", lr=0.5), np.full((4, 3), 3e38, np.float32)
+    learner.lr = 0.1
+    refused(learner, lambda: learner.learn(huge, Y4), NonFiniteLoss)
+    assert learner.lr == 0.1
+
+
 @pytest.mark.parametrize("name", ["NaN", "another width", "empty", "uint8 after floats", "text"])
 def test_predict_refuses_the_same(name):
     learner = feed(small(), [blobs(4)])

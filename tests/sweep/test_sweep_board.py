@@ -311,3 +311,18 @@ def test_cells_that_share_a_run_are_both_filled(table, tmp_path):
     board.ended(Ended(config, store.folder(config), metrics=metrics_of(50)))
     assert board.status() == "1 of 1 runs"
     assert text_of(board.table("A_T")).count("50.0") == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"method,seed\ner,0\n", b"folder,seed\n\n,0\nx\n", b"\xff\xfe,\n1", b'"' + b"x" * 200_000],
+)
+def test_a_damaged_list_is_written_again(table, tmp_path, content):
+    plan, store = (
+        make_plan(small_experiment(tmp_path, table), scale="quick"),
+        Store(tmp_path / "store"),
+    )
+    store.root.mkdir()
+    whole = write_listing(plan, store).read_bytes()
+    (store.root / "small_quick.csv").write_bytes(content)
+    assert write_listing(plan, store).read_bytes() == whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -167,8 +167,13 @@ class LearnerState:
         """A frozen copy of the network in eval mode (teachers, averages)."""
         return frozen_copy(self.network)
 
-    def undecide(self) -> None:
-        """Undo what the first batch decided, because it was rejected."""
+    @property
+    def decided(self) -> tuple[Any, ...]:
+        """What the first batch may decide."""
+        return ()
+
+    def undecide(self, before: tuple[Any, ...]) -> None:
+        """Restore what was `decided` before a batch that was rejected."""
 
     def before_change(self) -> None:
         """Called when a change of the state begins, which may be rejected."""

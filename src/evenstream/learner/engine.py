@@ -66,7 +66,6 @@ class Engine(LearnerState):
         undecided: frozenset[str] = frozenset(),
     ) -> None:
         self.undecided = undecided
-        self._before_deciding = model, options, undecided
         self.composition, self.model, self.weights = composition, model, weights
         self.front, self.outer = front, preprocess
         self._encoded = 0
@@ -325,7 +324,6 @@ class Engine(LearnerState):
         """Choose network and options for inputs of this shape, unless given."""
         if self.model != AUTO:
             return
-        self._before_deciding = self.model, self.options, self.undecided
         choice = choose(shape)
         training = {n: value for n, value in choice.training().items() if n in self.undecided}
         self.model = own_network(self.text) or choice.network
@@ -335,13 +333,17 @@ class Engine(LearnerState):
         """Use a saved learner's values for what was neither given nor chosen yet."""
         if self.model == AUTO and isinstance(model, str):
             taken = {name: options[name] for name in self.undecided}
-            self._before_deciding = self.model, self.options, self.undecided
             self.model, self.undecided = model, frozenset()
             self.options = replace(self.options, **taken)
 
-    def undecide(self) -> None:
-        """Undo what the first batch decided, because it was rejected."""
-        self.model, self.options, self.undecided = self._before_deciding
+    @property
+    def decided(self) -> tuple[Any, ...]:
+        """What the first batch may decide."""
+        return self.model, self.options, self.undecided
+
+    def undecide(self, before: tuple[Any, ...]) -> None:
+        """Restore what was `decided` before a batch that was rejected."""
+        self.model, self.options, self.undecided = before
 
     def build(self, raw: Tensor) -> None:
         """Build the network for the first batch, which determines its shape."""

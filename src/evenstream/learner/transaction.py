@@ -25,6 +25,7 @@ def all_or_nothing(learner: LearnerState) -> Iterator[None]:
         learner.before_change()
         pieces = list(learner.pieces.values())
         marks = [piece.mark() for piece in pieces]
+        decided = learner.decided
         try:
             with learner.randomness.owned_global(), torch.enable_grad():
                 yield
@@ -32,7 +33,7 @@ def all_or_nothing(learner: LearnerState) -> Iterator[None]:
             for piece, mark in zip(pieces, marks, strict=True):
                 piece.restore(mark)
             if not learner.built:
-                learner.undecide()
+                learner.undecide(decided)
             raise
         for piece in pieces:
             piece.settle()

@@ -105,6 +105,7 @@ def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
     state = of_this_version(state)
     with entry("options"):
         options = {**state["options"], "device": learner.options.device}
+        decided = learner.decided
         learner.adopt(state["model"], options)
         model = learner.model if isinstance(learner.model, str) else None
         own = {"options": asdict(learner.options), "method": learner.text, "model": model}
@@ -114,7 +115,7 @@ def _bring_to(learner: Learner, state: dict[str, Any], folder: Path) -> None:
             saved["front"] = front_identity(state["front"]) if "front" in state else None
         same = fingerprint(own) == fingerprint(saved)
     if not same:
-        learner.undecide()
+        learner.undecide(decided)
         raise InputError(
             f"{folder} holds a learner that was made with other options; make this one with the "
             f"same, use Learner.load, or choose another folder"

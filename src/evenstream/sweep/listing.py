@@ -45,9 +45,12 @@ def _listed(path: Path, plan: Plan, store: Store) -> Iterator[dict[str, Any]]:
     """The lines already in the file, updated with what has become of their runs."""
     if not path.is_file():
         return
-    for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-        with suppress(EvenstreamError):  # the folder is gone, or of another version
-            yield {**line, **_result(RunConfig.read(store.root / line["folder"]), plan, store)}
+    text = path.read_text(encoding="utf-8", errors="replace")
+    with suppress(csv.Error):  # damaged: the rest of the file is given up
+        for line in csv.DictReader(text.splitlines()):
+            with suppress(EvenstreamError):  # the folder is gone, or of another version
+                if folder := line.get("folder"):
+                    yield {**line, **_result(RunConfig.read(store.root / folder), plan, store)}
 
 
 def _result(config: RunConfig, plan: Plan, store: Store) -> dict[str, Any]:
