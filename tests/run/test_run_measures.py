@@ -243,9 +243,9 @@ def other_test(file):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x_train": other_rows}, "other inputs;"),
-        ({"x_test": other_test}, "other inputs;"),
-        ({"y_train": other_labels}, "other labels, order, tasks;"),
+        ({"x_train": other_rows}, "different inputs;"),
+        ({"x_test": other_test}, "different inputs;"),
+        ({"y_train": other_labels}, "different labels, order, tasks;"),
     ],
 )
 def test_data_that_changed_is_noticed(table, tmp_path, arrays, message):
