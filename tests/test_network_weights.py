@@ -172,7 +172,7 @@ def test_files_that_cannot_be_used(state, tmp_path):
         "code.pth": "could run code when it is opened",
         "pickle.pth": "could run code when it is opened",
         "module.pth": "could run code when it is opened",
-        "list.pth": "holds no state_dict but a list",
+        "list.pth": "must hold a state_dict, got a list",
         "number.pth": "'a' is not a tensor",
         "cut.pth": "is damaged or not a file of weights",
         "empty.pth": "is damaged or not a file of weights",

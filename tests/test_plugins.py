@@ -168,7 +168,7 @@ def test_a_metric_that_fails_loses_no_run():
         ("register_dataset", "a/b", len, "cannot be called"),
         ("register_scenario", "c", Scenario, "already registered"),
         ("register_scenario", "my-c", Scenario, "cannot be called"),
-        ("register_scenario", "mine", len, "made from Scenario"),
+        ("register_scenario", "mine", len, "subclass of Scenario"),
         ("register_source", "My", len, "cannot be called"),
         ("register_source", "my", 3, "by its function"),
     ],

@@ -202,7 +202,7 @@ def test_changed_settings_and_data_are_refused(tmp_path):
         resume_pretraining(out)
     config.write(out)
     save_table(tmp_path / "table.npz", per_class=21)
-    with pytest.raises(CheckpointError, match="not what it was"):
+    with pytest.raises(CheckpointError, match="data behind the stream has changed"):
         resume_pretraining(out)
 
 
@@ -289,7 +289,7 @@ def test_a_run_that_starts_over_wants_the_same_file(table, tmp_path):
     starting_from(weights, stream).write(out)
     make(small(stream, batch=8, seed=5), tmp_path / "other")
     weights.write_bytes((tmp_path / "other" / "weights.safetensors").read_bytes())
-    with pytest.raises(InputError, match="has changed since the run was begun"):
+    with pytest.raises(InputError, match="has changed since the run was started"):
         resume_run(out)
 
 

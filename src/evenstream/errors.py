@@ -116,7 +116,7 @@ def memory_trouble(error: Exception) -> str:
     ):
         return ""
     return (
-        f"there is not enough memory{f' ({said})' if said else ''}; free some, or ask for less: "
+        f"there is too little memory{f' ({said})' if said else ''}; free some, or ask for less: "
         "a smaller batch, memory or network, fewer jobs"
     )
 

@@ -164,7 +164,7 @@ def test_list_of_data_sets(run):
 
 
 def test_verify_and_import(run):
-    assert run("data", "verify", "digits")[:2] == (0, "digits: all files are right\n")
+    assert run("data", "verify", "digits")[:2] == (0, "digits: all files are correct\n")
     status, out, _ = run("data", "verify", "mnist")
     assert status == 1
     assert "missing  train-images-idx3-ubyte" in out

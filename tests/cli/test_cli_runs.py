@@ -41,7 +41,7 @@ def test_run_and_report(run, table):
     assert lines[2] == "er-las:tau=2  seed 0: from step 0 of 20"
     assert lines[-3].startswith("average accuracy A_T ")
     assert "20 steps" in lines[-3] or "20 steps" in lines[-4]
-    assert lines[-1] == "results: first; `evenstream report first` makes a page of them"
+    assert lines[-1] == "results: first; `evenstream report first` turns them into a page"
     assert "\x1b" not in out
     config = tomllib.loads(Path("first/config.toml").read_text())
     assert config["stream"] == table
@@ -102,7 +102,7 @@ def test_inference_rule_of_all_methods_that_have_none(run, table, one_process):
 
 def test_offline_protocol(run, table):
     status, out, _ = run("run", "er", "--stream", table, "--protocol", "offline", "--epochs", "2")
-    assert status == 0 and "2 epochs a task, memory 100" in out
+    assert status == 0 and "2 epochs per task, memory 100" in out
     (folder,) = Path("out").iterdir()
     config = tomllib.loads((folder / "config.toml").read_text())
     assert (config["epochs"], config["memory"]) == (2, 100)

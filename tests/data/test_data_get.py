@@ -76,7 +76,7 @@ def test_import_refuses_altered_files_and_archives(register, tmp_path, data_fold
 def test_import_from_nowhere(tmp_path, data_folder):
     with pytest.raises(DataError, match="there is no folder"):
         import_files("mnist", tmp_path / "absent")
-    with pytest.raises(DataError, match="no right copy of t10k-images-idx3-ubyte"):
+    with pytest.raises(DataError, match="no intact copy of t10k-images-idx3-ubyte"):
         import_files("mnist", tmp_path)
 
 

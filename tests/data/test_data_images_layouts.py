@@ -303,7 +303,7 @@ def test_imagenet_with_an_unsorted_validation_folder(tmp_path):
 def test_imagenet_with_other_folders(tmp_path):
     root = imagenet(tmp_path)
     folder_of_classes(root / "train", {"goldfish": 1})
-    with pytest.raises(DataError, match="no synsets like n01440764: goldfish"):
+    with pytest.raises(DataError, match="not synsets like n01440764: goldfish"):
         read_imagenet(root)
 
 

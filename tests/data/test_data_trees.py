@@ -207,7 +207,7 @@ def test_nothing_that_is_there_is_overwritten(downloads, tiny_zip, data_folder, 
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"tiny-imagenet-200/wnids.txt": b"n01443537", "../evil": b""}, "refused"),
+        ({"tiny-imagenet-200/wnids.txt": b"n01443537", "../evil": b""}, "rejected"),
         ({"tiny-imagenet-200/readme.txt": b"?"}, r"does not hold tinyimagenet.*zip.*lacks wnids"),
         ({"something-else/wnids.txt": b"n01443537"}, "does not hold tinyimagenet as expected"),
     ],

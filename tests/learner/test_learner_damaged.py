@@ -114,7 +114,7 @@ def change(tree, entry, value):
     ("entry", "value", "message"),
     [
         ("labels", ["class 0"], "'memory' cannot be used: it holds classes that have no label"),
-        ("labels", ["a", "a"], "'labels' cannot be used: a label comes twice"),
+        ("labels", ["a", "a"], "'labels' cannot be used: a label occurs twice"),
         ("progress", {"step": "7"}, "'progress' cannot be used: step is '7', not a whole number"),
         ("network", None, "'network' cannot be used: it is empty, though something was learned"),
         ("network", {"input": {"shape": [4], "dtype": "float32"}}, "'network' cannot be used"),

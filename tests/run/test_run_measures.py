@@ -243,16 +243,16 @@ def other_test(file):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x_train": other_rows}, "other inputs;"),
-        ({"x_test": other_test}, "other inputs;"),
-        ({"y_train": other_labels}, "other labels, order, tasks;"),
+        ({"x_train": other_rows}, "different inputs;"),
+        ({"x_test": other_test}, "different inputs;"),
+        ({"y_train": other_labels}, "different labels, order, tasks;"),
     ],
 )
 def test_data_that_changed_is_noticed(table, tmp_path, arrays, message):
     stopped(small_config(table), tmp_path / "run", 12)
     before = outcome(tmp_path / "run")
     changed(table, **arrays)
-    with pytest.raises(CheckpointError, match=f"not what it was.*{message} put the old data back"):
+    with pytest.raises(CheckpointError, match=f"has changed.*{message} put the old data back"):
         resume_run(tmp_path / "run")
     assert outcome(tmp_path / "run") == before
 

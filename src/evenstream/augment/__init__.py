@@ -2,7 +2,7 @@
 
 A raw batch is usually uint8 pixels `(n, c, h, w)`, as stored in the replay memory. `Preprocess`
 turns it into what a network sees: float32, in [0, 1], normalised per channel, channels last, and,
-for training, moved about and recoloured at random.
+for training, randomly moved and recoloured.
 
 How it works. Each geometric part ("crop", "flip", "resized-crop") moves rows and columns
 separately, so a part is a map on row numbers and a map on column numbers, with parameters drawn
@@ -12,7 +12,7 @@ arithmetic on pixels except where "resized-crop" has to blend neighbours. Parts 
 ("jitter", "gray", "randaugment") follow, on the fetched pixels.
 
 Parameters are drawn on the CPU, one call for each parameter of a batch, and in the order of the
-specification; the number of draws depends on the batch size and the specification alone.
+specification; the number of draws depends only on the batch size and the specification.
 """
 
 from evenstream.augment.crop import Crop

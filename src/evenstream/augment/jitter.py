@@ -17,13 +17,13 @@ from evenstream.numerals import read_number
 class Jitter(ColourPart):
     """Change brightness, contrast, saturation and hue, in random order, each by a random amount.
 
-    The law is that of torchvision's ColorJitter with `(strength, strength, strength, strength/4)`,
-    applied with a probability; amounts, order and whether to do it at all are drawn for each image.
-    An image of one channel has neither saturation nor hue.
+    The distribution is that of torchvision's ColorJitter with `(strength, strength, strength,
+    strength/4)`, applied with a probability; amounts, order and whether to do it at all are drawn
+    for each image. An image of one channel has neither saturation nor hue.
 
     Attributes:
         strength: Factors of brightness, contrast and saturation lie within 1 ± strength; the hue
-            turns by up to strength/4 of the circle either way.
+            rotates by up to strength/4 of the circle either way.
         probability: How often an image is changed.
     """
 
@@ -52,7 +52,7 @@ class Jitter(ColourPart):
     def draw(self, n: int, height: int, width: int, generator: Generator) -> Tensor:
         """Draw `(8, n)`: the turn (0 to 3) and the amount of each of the four changes.
 
-        An image that stays as it is has turns of -1.
+        An image that stays unchanged has turns of -1.
         """
         changed = torch.rand(n, generator=generator) < self.probability
         turns = torch.rand(4, n, generator=generator).argsort(0)
@@ -91,7 +91,7 @@ def saturation(pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def _hue(pixels: Tensor, turn: Tensor) -> Tensor:
-    """Turn the hue by a part of the circle; value and chroma of HSV stay.
+    """Rotate the hue by a share of the circle, keeping value and chroma of HSV.
 
     A hue of h sixths of the circle gives the channel with offset o (red 5, green 3, blue 1) the
     value `v - chroma · clamp(min(k, 4 - k), 0, 1)`, with `k = (o + h) mod 6`.

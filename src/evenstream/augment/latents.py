@@ -1,4 +1,4 @@
-"""What a frozen network made of inputs, as a preprocessing: nothing is left to be done to it."""
+"""Preprocessing for outputs of a frozen network, which need no further processing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenstream.augment.preprocess import Preprocess
 
 
 class Latents(Preprocess):
-    """Features or maps of features; with several views of each row, one of them is chosen.
+    """Features or feature maps; if there are several views of each row, one is chosen.
 
     Args:
         views: whether a row holds several views `(n, views, ...)`, the un-augmented one first.

@@ -14,19 +14,19 @@ class Part(ABC):
     """One random change of images; its fields are its options."""
 
     meaning: ClassVar[str]
-    """What it does and how its options are written, for people."""
+    """A description for users: what it does and how its options are written."""
 
     @classmethod
     @abstractmethod
     def read(cls, number: str | None, at: str | None) -> Self:
-        """Make the part of what is written behind its name, as in NAME0.2@224.
+        """Create the part from the text after its name, as in NAME0.2@224.
 
         Args:
-            number: The number right behind the name.
-            at: What stands behind "@".
+            number: The number right after the name.
+            at: The text after "@".
 
         Raises:
-            ValueError: It takes no such options; the message says which ones it takes.
+            ValueError: It has no such options; the message lists those it has.
         """
 
     @abstractmethod
@@ -39,15 +39,15 @@ class GeometricPart(Part):
 
     @abstractmethod
     def trace(self, view: View, drawn: Tensor, height: int, width: int) -> None:
-        """Carry the view from the result of the part, of this size, to its input."""
+        """Map the view from the part's output, of this size, to its input."""
 
 
 class ColourPart(Part):
-    """A part that changes the colours of pixels, after all of them are in their places."""
+    """A part that changes the colours of pixels, after all of them have been moved."""
 
     @abstractmethod
     def recolour(self, pixels: Tensor, drawn: Tensor) -> Tensor:
         """Change images `(n, h, w, c)` with values in 0..1 and one or three channels.
 
-        The result may be in the memory of the input.
+        The result may share the input's memory.
         """

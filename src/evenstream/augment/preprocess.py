@@ -1,4 +1,4 @@
-"""From raw batches to what a network sees."""
+"""Turns raw batches into network inputs."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from evenstream.augment.specification import parse
 from evenstream.augment.view import View, fetch
 from evenstream.errors import InputError, calling, shown
 
-# Large images are gathered a few at a time, so that what is needed on the way fits into the cache.
+# Large images are gathered a few at a time, so that intermediate results fit into the cache.
 PIXELS_AT_A_TIME = 1 << 18
 LARGEST = torch.finfo(torch.float32).max
 
 
 Augmentation = Callable[[Tensor], Tensor]
-"""A batch of float images in 0..1 to another one of as many images."""
+"""A function from a batch of float images in 0..1 to another of the same length."""
 
 
 class Preprocess:
     """Turn raw batches into float32 network inputs, with or without random augmentation.
 
-    uint8 is scaled to [0, 1]; floating point is taken as it is. Images `(n, c, h, w)` are then
+    uint8 is scaled to [0, 1]; floating point is used unchanged. Images `(n, c, h, w)` are then
     normalised per channel and come out in channels-last memory format; inputs of other shapes are
-    only scaled, and refused if there is a `mean` or `std`. The raw batch is never changed, and the
-    result never shares its memory.
+    only scaled, and rejected if there is a `mean` or `std`. The raw batch is never modified, and
+    the result never shares its memory.
 
     Args:
         augment: What `train` does at random: "none", or parts joined by "+" (see `PARTS`), such as
             "crop+flip" or "resized-crop0.2+flip+jitter". With "resized-crop@224" the result is of
             that size, and without augmentation it is the central crop of that size. Or a
             function of a batch of float images in 0..1 (before `mean` and `std`) that returns such
-            a batch; what it draws from PyTorch's generator is the learner's own.
+            a batch; PyTorch's generator is then the learner's own.
         mean: Mean of each channel, on the scaled values; None for zeros.
         std: Standard deviation of each channel, on the scaled values; None for ones.
 

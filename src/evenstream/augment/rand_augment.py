@@ -18,7 +18,7 @@ from evenstream.numerals import read_number
 STRONGEST = 30
 """The highest magnitude."""
 FARTHEST = 150 / 331
-"""The largest translation, as a part of the image's side."""
+"""The largest translation, as a share of the image's side."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RandAugment(ColourPart):
     work on 256 levels. It comes last, since it changes colours, though it moves pixels as well.
 
     Attributes:
-        changes: How many changes are made to an image, one after the other.
+        changes: Number of changes made to an image, one after another.
         magnitude: How strong they are, 0 to 30.
     """
 
@@ -65,7 +65,7 @@ class RandAugment(ColourPart):
         return torch.cat([chosen, 2 * signs - 1])
 
     def recolour(self, pixels: Tensor, drawn: Tensor) -> Tensor:
-        """One change after the other; in each turn, every change is made to its images at once."""
+        """One change after another; each is applied to all of its images at once."""
         strength = self.magnitude / STRONGEST
         for chosen, signs in zip(drawn[: self.changes], drawn[self.changes :], strict=True):
             for number in chosen.unique().tolist():
@@ -98,7 +98,7 @@ def _moved(pixels: Tensor, matrices: Tensor) -> Tensor:
 
 
 def _matrices(sign: Tensor, rows: list[list[Tensor | float]]) -> Tensor:
-    """`(n, 2, 3)` from entries that are numbers or have one value an image."""
+    """`(n, 2, 3)` from entries that are numbers or have one value per image."""
     flat = sign.flatten()
     entries = [torch.as_tensor(e).to(flat).expand_as(flat) for row in rows for e in row]
     return torch.stack(entries, 1).view(-1, 2, 3)
@@ -140,7 +140,7 @@ def _rotate(pixels: Tensor, strength: float, sign: Tensor) -> Tensor:
 
 
 def _enhance(change: Callable[[Tensor, Tensor], Tensor]) -> Change:
-    """A change by a factor that is 1 for the image as it is."""
+    """A change by a factor, where 1 leaves the image unchanged."""
     return lambda pixels, strength, sign: change(pixels, 1 + 0.9 * strength * sign)
 
 
@@ -177,7 +177,7 @@ def _autocontrast(pixels: Tensor, strength: float, sign: Tensor) -> Tensor:
 
 
 def _equalize(pixels: Tensor, strength: float, sign: Tensor) -> Tensor:
-    """Each channel with its levels spread evenly, as PIL does it."""
+    """Each channel with its levels spread evenly, as in PIL."""
     n, height, width, channels = pixels.shape
     levels = _levels(pixels).long().permute(0, 3, 1, 2).reshape(n * channels, -1)
     counts = torch.zeros(n * channels, 256, dtype=torch.long, device=pixels.device)
@@ -201,7 +201,7 @@ def _identity(pixels: Tensor, strength: float, sign: Tensor) -> Tensor:
 
 
 Change = Callable[[Tensor, float, Tensor], Tensor]
-"""Of images `(n, h, w, c)` in 0..1, with a strength of 0 to 1 and a sign for each image."""
+"""A change of images `(n, h, w, c)` in 0..1, with a strength of 0 to 1 and a sign per image."""
 
 CHANGES: tuple[Change, ...] = (
     _identity,

@@ -18,9 +18,10 @@ from evenstream.augment.view import View
 class ResizedCrop(GeometricPart):
     """Random box of the image, stretched bilinearly to the original or to a given size.
 
-    The law is that of torchvision's RandomResizedCrop: the box has an area uniform in
+    The distribution is that of torchvision's RandomResizedCrop: the box has an area uniform in
     [min_area, 1] of the image's and a log-uniform aspect ratio; the first of ten tries that fits
-    into the image counts, and if none does, it is the largest central box of allowed aspect.
+    into the image counts, and if none does, it is the largest central box with an allowed aspect
+    ratio.
 
     Attributes:
         min_area: Least area of the box, as a share of the image's.

@@ -1,4 +1,4 @@
-"""What a run is: every option that can change its result, in a file that can be read by eye."""
+"""The configuration of a run: every option that can change its result, in a readable file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PRETRAINING = "pretraining.toml"
 
 @dataclass(frozen=True)
 class TomlSettings:
-    """Settings that are kept in a file of the folder they belong to."""
+    """Settings stored in a file of their folder."""
 
     FILE: ClassVar[str]
     ALWAYS_WRITTEN: ClassVar[frozenset[str]] = frozenset()
-    """Entries that no file lacks, though they have a default."""
+    """Entries that every file has, although they have a default."""
 
     def values(self) -> dict[str, Any]:
-        """Everything but what is None, as files have it; what has no default comes first."""
+        """All values that are not None, as stored in files; those without a default come first."""
         own = {name: value for name, value in asdict(self).items() if value is not None}
         return dict(sorted(own.items(), key=lambda entry: entry[0] not in self._wanted()))
 
@@ -45,12 +45,12 @@ class TomlSettings:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the file; refuses what this version does not know."""
+        """Read the file; rejects entries that this version does not know."""
         return cls.from_values(folder / cls.FILE, read_toml(folder / cls.FILE))
 
     @classmethod
     def of_this_version(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values as earlier versions wrote them, in the form that they have now."""
+        """Convert values written by earlier versions."""
         return dict(values)
 
     @classmethod
@@ -86,7 +86,7 @@ class RunConfig(TrainingOptions, TomlSettings):
     """File of weights to start from: .safetensors, .pth or .pt, with torchvision's names."""
     weights_sha256: str | None = None
     threads: int = 1
-    """Threads of each run; results repeat bit for bit on one."""
+    """Threads per run; with one, results are reproducible bit for bit."""
     class_order: Literal["label", "seed"] = "label"
     """Order in which the classes arrive."""
     tasks: int | None = None
@@ -126,24 +126,24 @@ class RunConfig(TrainingOptions, TomlSettings):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if self.milestones and self.epochs == 1:
-            raise InputError("milestones are for several epochs a task: say how many epochs")
+            raise InputError("milestones need several epochs per task: set epochs")
         for epoch in self.milestones:
             if not 0 < epoch < self.epochs:
                 raise InputError(
-                    f"milestones lie after the first epoch and before the end: 1 to "
+                    f"milestones must lie after the first epoch and before the end: 1 to "
                     f"{self.epochs - 1} for {self.epochs} epochs, not {epoch}"
                 )
 
     @classmethod
     def of_this_version(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values as earlier versions wrote them, with None and tuples where they had texts."""
+        """Convert values of earlier versions, which had texts instead of None and tuples."""
         now = {n: None if n in _NOTHING and v == _NOTHING[n] else v for n, v in values.items()}
         if isinstance(now.get("milestones"), str):
             now["milestones"] = read_milestones(values["milestones"])
         return now
 
     def lr_at(self, epoch: int, done: float = 0.0) -> float:
-        """The learning rate in an epoch of a task, counted from 0, with a share of it done."""
+        """The learning rate in an epoch of a task, counted from 0, after a share of it."""
         falls = 1 - done if self.lr_decay == "linear" else 1.0
         passed = sum(epoch >= milestone for milestone in self.milestones)
         return float(self.lr * 0.1**passed * falls)
@@ -172,8 +172,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _typed(path: Path, name: str, value: Any, kind: Any) -> Any:
-    """A value of a file as the type of its field, or an error that says which it should be."""
-    kind = without_none(kind)  # which no file has
+    """Convert a value from a file to the type of its field, or raise an error that names it."""
+    kind = without_none(kind)  # never in a file
     if typing.get_origin(kind) is tuple:
         if not isinstance(value, (list, tuple)):
             raise EvenstreamError(f"{path}: {name} must be a list, not {value!r}")

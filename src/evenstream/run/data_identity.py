@@ -1,4 +1,4 @@
-"""Whether the data behind a stream is still what a run was begun with."""
+"""Checks that the data behind a stream is unchanged since the run started."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SAMPLED_ROWS = 64
 
 
 def describe_data(stream: Stream) -> dict[str, Any]:
-    """What is cheap to know of a stream's data: sizes, labels, order, and a sample of the inputs.
+    """A cheap description of a stream's data: sizes, labels, order, and a sample of the inputs.
 
-    Of inputs that are read from files as they are needed, only the names of the files.
+    For inputs that are read from files on demand, only the names of the files.
     """
     data = stream.dataset
     return {
@@ -38,11 +38,11 @@ def describe_data(stream: Stream) -> dict[str, Any]:
 
 
 def check_same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to continue if the data has changed since the run was saved."""
+    """Reject continuing if the data has changed since the run was saved."""
     changed = [name for name, value in before.items() if now.get(name, value) != value]
     if changed:
         raise CheckpointError(
-            "the data behind the stream is not what it was when the run was saved: it has other "
+            "the data behind the stream has changed since the run was saved: it has different "
             f"{', '.join(changed)}; put the old data back or start a new run"
         )
 

@@ -18,14 +18,14 @@ ENVIRONMENT = "env.json"
 
 
 def record_session(folder: Path, step: int) -> None:
-    """Write `env.json`: what a run was begun with, and what was different each time it went on."""
+    """Write `env.json`: the environment at the start, and what differed at each resume."""
     now = describe_environment()
     path = folder / ENVIRONMENT
     try:
         first = json.loads(path.read_text(encoding="utf-8"))
         sessions = first.setdefault("resumed", [])
         sessions.append({"step": step} | {k: v for k, v in now.items() if first.get(k) != v})
-    except (OSError, ValueError, AttributeError, RecursionError):  # none yet, or not readable
+    except (OSError, ValueError, AttributeError, RecursionError):  # missing or unreadable
         first = now
     write_atomically(path, json.dumps(first, indent=1))
 
@@ -65,7 +65,7 @@ def cpu_name() -> str:
 def source_commit() -> str | None:
     """The commit of the source tree this runs from; None for an installed package."""
     root = Path(__file__).parents[3]
-    if not (root / ".git").exists():  # installed, perhaps inside a repository of the user's
+    if not (root / ".git").exists():  # installed, perhaps inside a user's repository
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # as in a hook

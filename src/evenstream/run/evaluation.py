@@ -22,14 +22,14 @@ from evenstream.streams import Stream
 from evenstream.streams.stream import stream_generator
 
 READ_BYTES = 64 * 2**20
-"""How much of a test set is in memory at a time, unless one batch is larger."""
+"""Bytes of a test set in memory at a time, unless one batch is larger."""
 NOTHING = -1
 """The prediction of a learner that has seen no class."""
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a learner makes of test samples; classes are indices of the data set."""
+    """A learner's predictions on test samples; classes are indices of the data set."""
 
     rows: Indices
     truth: Indices
@@ -45,7 +45,7 @@ class Predictions:
         return right
 
     def of(self, rows: Indices) -> Predictions:
-        """Those on some of the samples."""
+        """The predictions on some of the samples."""
         chosen = np.isin(self.rows, rows)
         return Predictions(
             self.rows[chosen],
@@ -61,22 +61,22 @@ class TaskEnd:
     """The measurements at the end of a task."""
 
     accuracies: list[float | None]
-    """On each test set that was measured; None for one without samples."""
+    """Accuracy on each measured test set; None for one without samples."""
     balanced_over_tasks: float | None
     balanced_over_classes: float | None
     skipped: list[str]
     final: dict[str, Any] = field(default_factory=dict)
-    """After the last task: what is measured once."""
+    """What is measured once, after the last task."""
 
 
 class Evaluation:
     """Evaluations of one run.
 
     Args:
-        stream: the stream as it is defined, before any shuffling for a method's sake.
+        stream: the stream as defined, before any shuffling for a method.
         every: steps between online evaluations; 0 for none.
         images: test samples of online evaluations, balanced over classes; 0 for all.
-        future: test on the tasks ahead, too.
+        future: also test on future tasks.
     """
 
     def __init__(self, stream: Stream, *, every: int, images: int, future: bool) -> None:
@@ -142,7 +142,7 @@ class Evaluation:
     def untrained(self, learner: Learner) -> list[float | None]:
         """Accuracy on each task of a learner that has not learned anything (for FWT).
 
-        Its head is given a row for every class of the stream.
+        Its head has a row for every class of the stream.
         """
         first = next(read.x for read in self.stream.test_batches(self._all, 1) if len(read.rows))
         learner.prepare(first)
@@ -169,7 +169,7 @@ class Evaluation:
         return metrics.prediction_share(homes[homes != metrics.NO_HOME], len(self.stream))
 
     def _predict(self, learner: Learner, rows: Indices) -> Predictions:
-        """What the learner makes of test samples, read some at a time."""
+        """The learner's predictions on test samples, read a few at a time."""
         classes = self._classes_of(learner)
         kept, predicted, confidence = [rows[:0]], [rows[:0]], [np.zeros(0)]
         skipped: list[str] = []
@@ -205,7 +205,7 @@ class Evaluation:
 
 
 def balanced_subset(rows: Indices, y: Indices, size: int) -> Indices:
-    """Choose `size` of the test samples such that classes have equally many, as far as they can.
+    """Choose `size` test samples, with equally many per class as far as possible.
 
     At least one of each class. The choice depends on the test set alone: all methods of a
     comparison are measured on the same samples, so their differences are paired.

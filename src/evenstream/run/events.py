@@ -1,4 +1,4 @@
-"""The event log of a run: one JSON object a line, rotated by size, cut back on resume."""
+"""The event log of a run: one JSON object per line, rotated by size, truncated on resume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenstream.errors import DamageWarning, some_of
 
 ROTATE_BYTES = 16 * 2**20
 LONGEST_EVENT = 64 * 2**10
-"""Bytes at the end of a log in which there is a whole line, surely."""
+"""Bytes at the end of a log that are sure to contain a complete line."""
 EVALUATED = "evaluated"
 ONLINE = "online"
 EDIT = "edit"
@@ -28,7 +28,7 @@ _FULL = re.compile(r"events-(\d+)\.jsonl")
 class EventLog:
     """Appends to `events.jsonl`; when it is full it becomes `events-0001.jsonl` and so on.
 
-    With `keep`, only so many full files are kept, the newest.
+    With `keep`, only this many full files are kept, the newest.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class EventLog:
                 oldest.unlink()
 
     def close(self) -> None:
-        """Write out what is buffered, if that can be done, and close."""
-        with suppress(OSError):  # `flush` tells what is not to be lost
+        """Write out what is buffered, if possible, and close."""
+        with suppress(OSError):  # `flush` reports what must not be lost
             self._file.close()
 
 
@@ -71,15 +71,15 @@ def event_files(folder: Path) -> list[Path]:
 
 
 class EventTail:
-    """Reads what was added to a log since the last look, while a run keeps writing to it."""
+    """Reads what was added to a log since the last call, while a run keeps writing to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file, self._offset = folder, 0, 0
         self.damaged = 0
-        """Lines so far that are no events and were left out."""
+        """Number of lines so far that are not events and were left out."""
 
     def read(self) -> list[dict[str, Any]]:
-        """The new whole events; all of them again if the log was cut back."""
+        """The new complete events; all of them again if the log was truncated."""
         events: list[dict[str, Any]] = []
         try:
             files = event_files(self._folder)
@@ -90,7 +90,7 @@ class EventTail:
                     lines.seek(self._offset)
                     for line in lines:
                         if file is files[-1] and not line.endswith(b"\n"):
-                            return events  # it is being written
+                            return events  # still being written
                         event = _parse(line)
                         if event is None:
                             self.damaged += 1
@@ -99,12 +99,12 @@ class EventTail:
                         self._offset += len(line)
                 if file is not files[-1]:
                     self._file, self._offset = self._file + 1, 0
-        except FileNotFoundError:  # renamed at this very moment
+        except FileNotFoundError:  # just being renamed
             pass
         return events
 
     def _is_there(self, files: list[Path]) -> bool:
-        """Whether what was read last still ends where it ended."""
+        """Whether the part read so far is still there."""
         if not self._offset:
             return self._file < len(files)
         if self._file >= len(files):
@@ -133,9 +133,9 @@ def _last_step(files: list[Path]) -> int:
 def cut_back(folder: Path, step: int, tasks: int, edits: int = 0) -> None:
     """Drop all events after `step`, evaluations after `tasks` tasks, corrections after `edits`.
 
-    They will be made again from the checkpoint. Files are shortened in place, from the last one
-    backwards, so that a crash in between loses nothing that is to stay. Lines that are no events
-    are passed over; if steps are missing in the newest file, there is a warning.
+    They will be produced again from the checkpoint. Files are truncated in place, from the last one
+    backwards, so that a crash in between loses nothing that should stay. Lines that are not events
+    are skipped; if steps are missing in the newest file, there is a warning.
     """
     files = event_files(folder)
     steps: list[int] = []
@@ -165,7 +165,7 @@ def _stays(event: dict[str, Any], step: int, tasks: int, edits: int) -> bool:
 
 
 def _tell_missing(folder: Path, found: list[int], step: int) -> None:
-    """Warn of steps up to `step` that were logged once and are not there any more."""
+    """Warn about steps up to `step` that were logged but are no longer there."""
     known = sorted({*found, step + 1})
     gaps = [(one + 1, other - 1) for one, other in itertools.pairwise(known) if other - one > 1]
     if gaps:
@@ -173,7 +173,7 @@ def _tell_missing(folder: Path, found: list[int], step: int) -> None:
         where = [f"{a}" if a == b else f"{a} to {b}" for a, b in gaps]
         warnings.warn(
             f"the log in {folder} is damaged: {count} of the steps up to {step} are missing "
-            f"({some_of(where)}); all else is kept, and the results do not depend on it",
+            f"({some_of(where)}); everything else is kept, and the results do not depend on it",
             DamageWarning,
             stacklevel=3,
         )
@@ -189,7 +189,7 @@ def _number(full: Path) -> int:
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """The event on a line; None if the line is not whole, or holds something else."""
+    """The event on a line; None if the line is incomplete or holds something else."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -199,7 +199,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_event(event: dict[str, Any]) -> bool:
-    """Whether all that is read of an event is of its type."""
+    """Whether all fields read from an event have the right type."""
     several = event.get("accuracies", [])
     numbers = [event.get("loss"), event.get("accuracy")]
     numbers += several if isinstance(several, list) else ["none"]

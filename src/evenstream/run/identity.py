@@ -1,4 +1,4 @@
-"""When two configurations are the same run, however they are written."""
+"""Decides when two configurations are the same run, however they are written."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NO_RESULT_DEPENDS_ON = {
     "checkpoint_every": "a resumed run is the same as an uninterrupted one, bit for bit",
     "weights": "where the file is; what is in it counts, and that is `weights_sha256`",
 }
-"""Fields that are no part of a run's key, and why."""
+"""Fields that are not part of a run's key, and why."""
 
 
 @cache
 def run_key(config: RunConfig) -> str:
     """The name of a run: 16 hexadecimal digits from everything that its result depends on.
 
-    A field that has its default is left out, so that a field which a later version adds, with
-    what was always done as its default, does not change the names of the runs before it. The same
-    goes for the options of methods and streams: see `canonical`.
+    A field with its default is left out, so that a field added by a later version, whose default is
+    the earlier behaviour, does not change the names of earlier runs. The same goes for the options
+    of methods and streams: see `canonical`.
     """
-    typed = RunConfig.from_values(Path("settings"), config.values())  # 1 and 1.0 are one number
+    typed = RunConfig.from_values(Path("settings"), config.values())  # 1 and 1.0 are equal
     typed = canonical(typed)
     values = {
         field.name: _written(getattr(typed, field.name))
@@ -44,16 +44,16 @@ def run_key(config: RunConfig) -> str:
 
 
 def _written(value: Any) -> Any:
-    """Lists are texts, as versions before 0.2 had them."""
+    """Lists become text, as in versions before 0.2."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def canonical(config: RunConfig) -> RunConfig:
-    """The same run with its method and stream written in the one way that all others come down to.
+    """The same run with its method and stream in canonical form.
 
     `er-las:tau=1` is `er-las`, `er-las:tau=0` is `er`, bit for bit, `las` is `fine-tune-las`,
-    `c-digits` with `tasks = 5` is `c-digits:tasks=5`. Names that this version does not know stay as
-    they are. Imports PyTorch.
+    `c-digits` with `tasks = 5` is `c-digits:tasks=5`. Names unknown to this version stay unchanged.
+    Imports PyTorch.
     """
     with suppress(EvenstreamError):
         config = replace(config, method=_method(config.method))

@@ -1,4 +1,4 @@
-"""The file of weights that a run starts from, and what it may know of the stream."""
+"""The weights file that a run starts from, and what it may know about the stream."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from evenstream.run.config import RunConfig
 from evenstream.streams import Stream
 
 METADATA = "evenstream"
-"""The entry of a file's metadata in which `evenstream pretrain` describes what it made."""
+"""The metadata entry in which `evenstream pretrain` describes its result."""
 
 
 def identified(path: Path) -> dict[str, str]:
-    """A file of weights in a configuration: where it is and what is in it, to make a run again."""
+    """A weights file in a configuration: its path and checksum, to repeat a run."""
     path = with_home(path).absolute()
     return {"weights": str(path), "weights_sha256": file_digest(path)}
 
@@ -28,14 +28,14 @@ def reserved_classes(stream: Stream) -> list[int]:
 
 
 def check_weights(config: RunConfig, stream: Stream) -> None:
-    """Refuse a file that was changed, and weights that know what the stream is about to teach.
+    """Reject a changed file, and weights that already know what the stream will teach.
 
-    Weights from another data set, or of which nothing is known, are taken as they are.
+    Weights from another data set, or of unknown origin, are accepted.
     """
     if not config.weights:
         return
     if file_digest(config.weights) != config.weights_sha256:
-        raise InputError(f"{config.weights} has changed since the run was begun; put it back")
+        raise InputError(f"{config.weights} has changed since the run was started; put it back")
     _check_classes(Path(config.weights), stream)
 
 
@@ -61,7 +61,7 @@ def _check_classes(path: Path, stream: Stream) -> None:
 
 
 def note_missing(config: RunConfig, stream: Stream) -> str:
-    """What to tell a user whose run starts from scratch though its stream means it not to."""
+    """What to tell a user whose run starts from scratch although its stream expects weights."""
     if config.weights:
         return ""
     base = reserved_classes(stream)

@@ -9,7 +9,7 @@ import torch
 from evenstream.errors import InputError
 
 MOST_THREADS = 1024
-"""More than any machine has use for; the system ends a process that asks it for too many."""
+"""Upper limit on threads; the system kills a process that asks for too many."""
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Parameters of mallopt, from glibc's malloc.h."""
 _NEVER = 2**31 - 1
@@ -24,11 +24,11 @@ def use_machine(threads: int) -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Tell the C library not to give large blocks back to the system when they are freed.
+    """Tell the C library not to return large blocks to the system when they are freed.
 
-    A step frees its activations and the next one needs as many: giving them back makes the system
-    clear thousands of pages in every step (docs/appendix/performance.md). Returns whether there
-    is a C library to be told, which is glibc.
+    A step frees its activations and the next one needs as many: returning them makes the system
+    clear thousands of pages in every step (docs/appendix/performance.md). Returns whether that
+    worked, which it does with glibc.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Where a run is and what it has measured so far: the part of a checkpoint beside the learner."""
+"""The position and measurements of a run: the part of a checkpoint besides the learner."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from evenstream.entries import check_fields
 from evenstream.metrics import Prequential
 
 FIRST_SKIPPED = 20
-"""Samples that could not be read are named up to so many."""
+"""Maximum number of unreadable samples to name."""
 
 
 @dataclass
 class Skipped:
-    """Samples that could not be read: how many, and the first of them by name and cause."""
+    """Unreadable samples: how many, and the first of them by name and cause."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Skipped:
-        """Made of its fields."""
+        """Create from saved fields."""
         skipped = cls(**state)
         check_fields(skipped)
         return skipped
@@ -35,13 +35,13 @@ class Skipped:
 
 @dataclass
 class Position:
-    """Where a run is, and what it has measured so far."""
+    """The position of a run, and its measurements so far."""
 
     task: int = 0
     epoch: int = 0
     batch: int = 0
     held_out: list[int] = field(default_factory=list)
-    """Samples of the current task that the method keeps from training."""
+    """Samples of the current task that the method holds out from training."""
     matrix: list[list[float | None]] = field(default_factory=list)
     """Accuracy on each task after each task."""
     balanced_over_tasks: list[float | None] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Position:
     online: list[float | None] = field(default_factory=list)
     """Online accuracy, one value every `eval_every` steps."""
     passes: float | None = None
-    """Image passes of the training; None if a part of it was not counted."""
+    """Image passes of the training; None if part of it was not counted."""
     passes_aside: float | None = None
     """Image passes that measured the prequential accuracy."""
     cpu_seconds: float | None = None
@@ -72,7 +72,7 @@ class Position:
         self.passes = self.passes_aside = self.cpu_seconds = 0.0
 
     def add_cost(self, passes: float, aside: float, cpu: float) -> None:
-        """Count some more, if all was counted from the beginning."""
+        """Count some more, if everything was counted from the start."""
         if self.passes is None or self.passes_aside is None or self.cpu_seconds is None:
             return
         self.passes += passes

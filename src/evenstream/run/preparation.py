@@ -1,4 +1,4 @@
-"""Everything that is made and checked before a run writes anything."""
+"""Creates and checks everything before a run writes anything."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from evenstream.streams import Stream, open_stream
 from evenstream.streams.schedules import batch_sizes
 
 MOST_TASK_BYTES = 8 * 2**30
-"""Data of one task that may be held in memory."""
+"""Largest amount of task data that may be held in memory."""
 
 
 def prepare(config: RunConfig) -> Stream:
     """Open the stream of a run and check everything that can be checked before it runs."""
-    make_learner(config)  # refuses bad options before any data is loaded
+    make_learner(config)  # rejects bad options before any data is loaded
     stream = open_stream(
         config.stream,
         seed=config.seed,
@@ -56,7 +56,9 @@ def fit(config: RunConfig, stream: Stream) -> None:
             if asked:
                 raise InputError(f"{stream.name} does not say where tasks begin, so {what}")
     if "second_pass" in learner.needs and config.corrupt == "skip":
-        raise InputError(f"{config.method} needs every sample of a task, so --corrupt skip is out")
+        raise InputError(
+            f"{config.method} needs every sample of a task, so leave out --corrupt skip"
+        )
     if "second_pass" in learner.needs and stream.largest_task_bytes() > MOST_TASK_BYTES:
         raise InputError(
             f"{config.method} looks at a whole task's data at once, and a task of {stream.name} "
@@ -70,7 +72,7 @@ def fit(config: RunConfig, stream: Stream) -> None:
 def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
     """The learner of a run, before its first step."""
     shared: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(TrainingOptions)}
-    if config.scope == "all":  # any number, as long as there is no stream
+    if config.scope == "all":  # any number will do while there is no stream
         shared["head_size"] = 1 if stream is None else len(stream.streamed_classes())
     if stream is not None and not is_encoder(config.network):
         shared |= {"mean": stream.dataset.mean, "std": stream.dataset.std}
@@ -81,7 +83,7 @@ def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
 
 
 def make_evaluation(config: RunConfig, stream: Stream) -> Evaluation:
-    """The evaluations that a run asks for."""
+    """The evaluations that a run requires."""
     return Evaluation(
         stream, every=config.eval_every, images=config.eval_images, future=config.eval_future
     )
@@ -93,17 +95,17 @@ def make_batch_sizes(config: RunConfig, stream: Stream) -> list[int]:
 
 
 def begin_first_task(learner: Learner, stream: Stream) -> None:
-    """Tell a learner what it may know of the first task."""
+    """Tell a learner what it may know about the first task."""
     if stream.boundaries:
         data = stream.task_data(0) if "second_pass" in learner.needs else None
         learner.start_task(stream.label_counts(0), data)
 
 
 def _rehearse(learner: Learner, stream: Stream) -> None:
-    """One step with a learner that is thrown away.
+    """Make one step with a learner that is then discarded.
 
-    What does not fit (a network, an augmentation) fails here, before anything is written, and
-    what PyTorch loads at its first step is not counted as training time.
+    Anything that does not fit (a network, an augmentation) fails here, before anything is written,
+    and what PyTorch loads at its first step does not count as training time.
     """
     begin_first_task(learner, stream)
     for batch in stream.batches(0, batch=2):

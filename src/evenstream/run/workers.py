@@ -1,11 +1,11 @@
 """Worker processes that stop on request, survive each other's death, and never outlive the parent.
 
 The standard library's process pool ends all workers when one is killed, and its shared flags can
-hang them all if one is killed at the wrong moment. Here each worker has a pipe of its own: jobs go
-in, answers come out, and a word on it during a job (or its end, when the parent dies) means stop.
+hang them all if one is killed at the wrong moment. Here each worker has its own pipe: jobs go in,
+answers come out, and a message during a job (or a closed pipe, when the parent dies) means stop.
 
 On Linux workers are forked from one process that has loaded PyTorch and does nothing else, so
-only that one takes seconds to start; elsewhere each is started anew.
+only that one takes seconds to start; elsewhere each is started from scratch.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 OPEN_FILES, OPEN_FILES_EACH = 16, 3
-"""Files that a process with workers has open, and those for each of them."""
+"""Open files of a process with workers, and additional ones per worker."""
 STOP = None
-"""The word that asks a worker to stop."""
+"""The message that asks a worker to stop."""
 PATIENCE = 5.0
-"""Seconds that a worker process has to end by itself once its pipe is closed."""
+"""Seconds that a worker process has to exit once its pipe is closed."""
 PRELOADED = "evenstream.run.preloaded"
-"""What workers are forked with."""
+"""What is loaded before workers are forked."""
 
 
 @dataclass(frozen=True)
 class Answer(Generic[R]):
-    """What came of a job: a result, an error, or neither if its worker was killed or stopped."""
+    """The outcome of a job: a result, an error, or neither if its worker was killed or stopped."""
 
     result: R | None = None
     error: str | None = None
@@ -55,10 +55,10 @@ class Answer(Generic[R]):
 
 
 def how_many(asked: int, threads: int, cores: int | None = None) -> int:
-    """How many runs at the same time; 0 means as many as the cores have room for."""
+    """Number of runs at the same time; 0 means as many as fit on the cores."""
     if asked < 0:
         raise InputError(f"--jobs must be 0 (one for each core) or more, got {asked}")
-    if cores is not None:  # of other machines
+    if cores is not None:  # for other machines
         return asked or max(1, cores // threads)
     wanted, most = asked or max(1, usable_cores() // threads), _most_by_open_files()
     least = asked or 1
@@ -72,14 +72,14 @@ def how_many(asked: int, threads: int, cores: int | None = None) -> int:
 
 
 def _most_by_open_files() -> float:
-    """How many worker processes the limit on open files leaves room for, once it is raised."""
+    """Number of worker processes that the limit on open files allows, once it is raised."""
     if sys.platform == "win32":
         return math.inf
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # macOS has another, lower bound
+        with contextlib.suppress(OSError, ValueError):  # macOS has a different, lower limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
     if soft == resource.RLIM_INFINITY:
@@ -88,7 +88,7 @@ def _most_by_open_files() -> float:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use, which a container or `taskset` may have restricted."""
+    """The cores that this process may use, possibly restricted by a container or `taskset`."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS and Windows
@@ -96,7 +96,7 @@ def usable_cores() -> int:
 
 
 def warm_up() -> None:
-    """Begin to load what workers need, beside whatever else is to be done before the first job."""
+    """Start loading what workers need, while other work is done before the first job."""
     if _context().get_start_method() == "forkserver":
         from multiprocessing.forkserver import ensure_running
 
@@ -111,7 +111,7 @@ class Worker(Protocol[J, R]):
     """The job given last."""
 
     def give(self, job: J) -> None:
-        """Begin a job. If the worker has died, `take` will tell."""
+        """Start a job. If the worker has died, `take` reports it."""
         ...
 
     def ask_to_stop(self) -> None:
@@ -134,11 +134,11 @@ class Crew(Protocol[W]):
         ...
 
     def ready(self, busy: Sequence[W], timeout: float) -> list[W]:
-        """Those that have an answer or have died, after `timeout` seconds at the latest."""
+        """Workers that have an answer or have died, after at most `timeout` seconds."""
         ...
 
     def dismiss(self, workers: Sequence[W]) -> None:
-        """End workers: idle ones at once, busy ones after their step."""
+        """Stop workers: idle ones at once, busy ones after their step."""
         ...
 
 
@@ -154,8 +154,8 @@ def keep_busy(
 ) -> Generator[tuple[J, Answer[Any]], None, None]:
     """Do all jobs with up to `n_workers` workers; yields each as it ends.
 
-    Jobs that are added meanwhile are done too. Once `stop` is set, no job is begun, and those
-    under way are asked to stop.
+    Jobs added in the meantime are done too. Once `stop` is set, no job is started, and running ones
+    are asked to stop.
     """
     idle: list[W] = []
     busy: list[W] = []
@@ -210,11 +210,11 @@ class _Processes(Generic[J, R]):
             time.sleep(pause)
             try:
                 return _Process(self._work)
-            except (EOFError, ConnectionError):  # what workers are forked from has been killed
+            except (EOFError, ConnectionError):  # the fork server was killed
                 continue
         raise EvenstreamError(
-            "no worker process can be started: each is ended while it starts; see whether there is "
-            "memory left"
+            "no worker process can be started: each is killed while it starts; check whether "
+            "there is memory left"
         )
 
     def ready(self, busy: Sequence[_Process[J, R]], timeout: float) -> list[_Process[J, R]]:
@@ -238,7 +238,7 @@ class _Process(Generic[J, R]):
         self.pipe, theirs = context.Pipe()
         arguments = (theirs, work, dict(os.environ))
         self.process = context.Process(target=_serve, args=arguments, daemon=True)
-        with _sigint_held():  # the child inherits that, so Ctrl-C cannot end it while it starts
+        with _sigint_held():  # inherited by the child, so that Ctrl-C cannot end it while it starts
             self.process.start()
         theirs.close()
         self._asked = False
@@ -262,7 +262,7 @@ class _Process(Generic[J, R]):
         return answer
 
     def end(self) -> None:
-        """See the process out, now that its pipe is closed."""
+        """Wait for the process to exit, now that its pipe is closed."""
         self.process.join(PATIENCE)
         if self.process.is_alive():
             self.process.kill()
@@ -280,7 +280,7 @@ def _context() -> SpawnContext | ForkServerContext:
 
 
 class _Asked:
-    """Set when the parent has sent a word or died, or when this process got SIGTERM."""
+    """Set when the parent has sent a message or died, or when this process got SIGTERM."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._terminated = pipe, False
@@ -297,10 +297,10 @@ def _serve(
     pipe: Connection, work: Callable[[Any, StopFlag], Any], environment: dict[str, str]
 ) -> None:
     """The worker process: jobs from the pipe until it says stop or ends."""
-    os.environ.clear()  # a forked worker has that of the time when the first one was started
+    os.environ.clear()  # a forked worker has the one from when the first was started
     os.environ.update(environment)
     warnings.formatwarning = format_warning
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     with contextlib.suppress(EOFError, OSError):
         while (job := pipe.recv()) is not STOP:
             answer = attempt(work, job, _Asked(pipe))
@@ -315,7 +315,7 @@ def _sigint_held() -> Iterator[None]:
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # to start it would let SIGINT through again
+    resource_tracker.ensure_running()  # starting it would let SIGINT through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,1 +1,1 @@
-"""Experiments: tables of many runs, written down in a file."""
+"""Experiments: tables of many runs, described in a file."""

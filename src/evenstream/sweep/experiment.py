@@ -1,7 +1,7 @@
 """An experiment: a table of runs. `experiment_file` reads one from a file and explains its parts.
 
-Data is loaded only to choose a network for data without a name; only the checks and files of
-weights need PyTorch.
+Data is loaded only to choose a network for unnamed data; only the checks and weights files need
+PyTorch.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from evenstream.text import MethodText, write_option
 Value = str | int | float | bool
 
 WITH_OPTIONS = ("method", "stream")
-"""Keys whose values take options: `method:OPTION` and `stream:OPTION` are keys, too."""
+"""Keys whose values take options: `method:OPTION` and `stream:OPTION` are also keys."""
 TO_BE_GIVEN = "?"
-"""As `weights`: some file, which the command that makes the runs has to name. As the digest of a
+"""As `weights`: some file, to be named by the command that makes the runs. As the digest of a
 cell's weights: any file will do."""
 
 
@@ -47,12 +47,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Match:
-    """Which cells are meant: those that have, for each key, one of the values."""
+    """Selects cells that have, for each key, one of the values."""
 
     wanted: Mapping[str, Sequence[Value]]
 
     def __call__(self, cell: Cell) -> bool:
-        """Whether a cell is meant."""
+        """Whether a cell is selected."""
         return all(cell[key] in values for key, values in self.wanted.items())
 
 
@@ -66,7 +66,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Scale:
-    """What is different at another scale; a grid's entries replace those of the same key."""
+    """The differences at another scale; grid entries replace those with the same key."""
 
     seeds: int | None = None
     settings: Mapping[str, Value] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of runs; `read_experiment` makes one from a file."""
+    """A table of runs; `read_experiment` reads one from a file."""
 
     name: str
     title: str
@@ -87,20 +87,20 @@ class Experiment:
     grid: Mapping[str, Sequence[Value]]
     when: tuple[Rule, ...] = ()
     further: tuple[Cell, ...] = ()
-    """Cells beside those of the grid."""
+    """Cells in addition to those of the grid."""
     skip: tuple[Match, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)
-    """Other scales than the experiment's own."""
+    """Scales other than the experiment's own."""
     base: str = "full"
-    """What the experiment's own scale is called."""
+    """Name of the experiment's own scale."""
     source: str = ""
     """What the experiment reproduces."""
     baseline: Mapping[str, Value] = field(default_factory=dict)
-    """Values of keys that reports compare all others with, seed by seed."""
+    """Values of keys with which reports compare all others, seed by seed."""
     budget: float | None = None
-    """Times the image passes of ER-LAS that a method may take; reports mark what takes more."""
+    """Budget in multiples of ER-LAS's image passes; reports mark methods that take more."""
     jobs: int = 0
-    """How many runs at the same time at most; 0: as many as the command asks for."""
+    """Maximum number of runs at the same time; 0 means as many as the command requests."""
     first_seed: int = 0
     """The seed of each cell's first run; the others count up from it."""
 
@@ -110,11 +110,11 @@ class Experiment:
         return [self.base, *self.scales]
 
     def at_once(self, asked: int) -> int:
-        """How many runs at the same time if a command asks for this many (0: one for each core)."""
+        """Number of runs at the same time if a command requests this many (0: one per core)."""
         return min(asked or self.jobs, self.jobs) if self.jobs else asked
 
     def at(self, scale: str | None = None) -> Experiment:
-        """The experiment at one of its scales (None: its own), which then is its only one."""
+        """The experiment at one of its scales (None: its own), which becomes its only one."""
         if scale is None or scale == self.base:
             return replace(self, scales={})
         if scale not in self.scales:
@@ -131,7 +131,7 @@ class Experiment:
         )
 
     def overriding(self, settings: Mapping[str, Value]) -> Experiment:
-        """The same with settings that count more than all others, in every cell, at every scale."""
+        """The same with settings that override all others, in every cell and at every scale."""
         last = Rule(Match({}), settings)
         scales = {
             name: replace(scale, when=(*scale.when, last)) for name, scale in self.scales.items()
@@ -145,7 +145,7 @@ class Experiment:
         return [*kept, *self.further]
 
     def crossed(self, scale: str | None = None) -> list[Cell]:
-        """All combinations of the grid's values, those to leave out as well."""
+        """All combinations of the grid's values, including those to leave out."""
         grid = self.at(scale).grid
         combinations = itertools.product(*grid.values())
         return [Cell(tuple(zip(grid, values, strict=True))) for values in combinations]
@@ -170,10 +170,9 @@ class Experiment:
 
 
 def check_options(runs: Iterable[RunConfig]) -> None:
-    """Refuse methods, networks and other options that no learner can have. Imports PyTorch.
+    """Reject methods, networks and other options that no learner can have. Imports PyTorch.
 
-    Files of weights are read, so that one which is damaged or none at all is told here and not by
-    every run.
+    Weights files are read, so that a damaged or missing one is reported here and not by every run.
     """
     from evenstream.networks.weights import read_weights
     from evenstream.run.preparation import make_learner
@@ -181,7 +180,7 @@ def check_options(runs: Iterable[RunConfig]) -> None:
     runs = list(runs)
     for file in dict.fromkeys(run.weights for run in runs if run.weights):
         read_weights(file)
-    # No learner knows its stream, and all seeds are alike.
+    # A learner does not know its stream, and seeds make no difference.
     for run in dict.fromkeys(replace(run, stream="", seed=0) for run in runs):
         if run.weights_sha256 == TO_BE_GIVEN:
             raise InputError(
@@ -193,7 +192,7 @@ def check_options(runs: Iterable[RunConfig]) -> None:
 
 
 def check_data(runs: Iterable[RunConfig]) -> None:
-    """Refuse runs whose data is not on this machine; says how to get it. Reads none of it."""
+    """Reject runs whose data is not on this machine, and say how to get it. Reads none of it."""
     from evenstream.data import dataset_info, list_datasets
     from evenstream.data.locate import data_root, how_to_get
 
@@ -217,7 +216,7 @@ def check_data(runs: Iterable[RunConfig]) -> None:
 
 
 def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
-    """Everything but the seed that a run's configuration needs."""
+    """Everything that a run's configuration needs, except the seed."""
     values: dict[str, Any] = dict(given)
     method, stream = (_taken_options(values, name) for name in WITH_OPTIONS)
     values["method"] = str(MethodText.read(values["method"]).with_options(*method))
@@ -235,13 +234,13 @@ def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _taken_options(values: dict[str, Any], name: str) -> list[str]:
-    """Take the entries `name:OPTION` out, written as `OPTION=VALUE`."""
+    """Remove the entries `name:OPTION` and return them as `OPTION=VALUE`."""
     keys = [key for key in values if key.startswith(f"{name}:")]
     return [write_option(key.partition(":")[2], values.pop(key)) for key in keys]
 
 
 def _protocol(values: Mapping[str, Any]) -> Protocol:
-    """The defaults that go with the stream; those of data without a name are incomplete."""
+    """The defaults of the stream; those of unnamed data are incomplete."""
     spec = read_spec(
         values["stream"],
         tasks=values.get("tasks") or None,
@@ -255,7 +254,7 @@ def _protocol(values: Mapping[str, Any]) -> Protocol:
 
 @functools.cache
 def _chosen(stream: str) -> Protocol:
-    """The defaults for data without a name, which has to be looked at."""
+    """The defaults for unnamed data, which has to be inspected."""
     from evenstream.streams import open_stream
 
     return open_stream(stream).protocol

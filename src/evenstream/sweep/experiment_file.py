@@ -1,4 +1,4 @@
-"""An experiment's file: a table of runs, written down in TOML.
+"""The file of an experiment: a table of runs in TOML.
 
     name = "tau"                            # of the experiment: a-z, 0-9 and -
     title = "Strength of the adjustment"    # one line
@@ -32,16 +32,16 @@
     settings = { "stream:fraction" = 0.2 }
     grid = { stream = ["c-digits"] }
 
-A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. Of several settings the
-last counts, in this order: the stream's protocol, `[settings]`, those of the scale, the keys of the
-cell, each `[[when]]` that matches. More entries are optional: `first_seed`, where the seeds of each
-cell begin (0), `source`, what the experiment reproduces, `base`, what its own scale is called
-("full"), `baseline`, values of the grid that reports compare the others with (`{ method = "er" }`),
-`jobs`, how many runs there may be at the same time, whatever the command says (1 where times are
-compared), and `budget`, as in "1.1x": reports mark what takes more image passes than so many times
-those of ER-LAS. Only the grid is needed: `name` is that of the file otherwise, `title` the name,
-and the rest is 5 seeds, A_T and F_T, and a row for each method. Scales are named like experiments.
-`weights = "?"` stands for a file that the command names with `--weights`.
+A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. If there are several
+settings, the last one wins, in this order: the stream's protocol, `[settings]`, those of the scale,
+the keys of the cell, each `[[when]]` that matches. Optional entries: `first_seed`, the first seed
+of each cell (0); `source`, what the experiment reproduces; `base`, the name of its own scale
+("full"); `baseline`, grid values with which reports compare the others (`{ method = "er" }`);
+`jobs`, the maximum number of runs at the same time, whatever the command says (1 if times are
+compared); and `budget`, such as "1.1x": reports mark methods that take more image passes than this
+multiple of ER-LAS's. Only the grid is required: `name` defaults to that of the file, `title` to the
+name, and the rest to 5 seeds, A_T and F_T, and a row for each method. Scales are named like
+experiments. `weights = "?"` stands for a file that the command names with `--weights`.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ from evenstream.sweep.experiment import (
 from evenstream.text import option_types, read_budget
 
 LISTS = ("prediction_share", "average_accuracy", "accuracy_matrix")
-"""Entries of `metrics.json` that an experiment may report, besides those that are one number."""
+"""Entries of `metrics.json` that an experiment may report, besides single numbers."""
 
 _MEASURED_IF = {"A_AUC": "eval_every", "F_T_literal": "eval_future", "FWT": "eval_future"}
-"""Metrics that a run has only if a setting asks for them."""
+"""Metrics that a run has only with a certain setting."""
 
 _FIELDS = option_types(RunConfig).keys() - {"seed", "weights_sha256"}
 _TEXTS = {name for name, kind in option_types(RunConfig).items() if str in (kind, *get_args(kind))}
 
 
 def read_experiment(file: Traversable) -> Experiment:
-    """Read and check an experiment's file; whether its methods exist is for `check_options`."""
+    """Read and check an experiment's file; `check_options` checks whether its methods exist."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -178,7 +178,7 @@ def _cell(values: Any, grid: Mapping[str, Sequence[Value]]) -> Cell:
 
 
 def _settings(where: str, values: Any, of_cell: bool = False) -> dict[str, Value]:
-    """Settings by key; only those of a cell may choose another method or stream."""
+    """Settings by key; only those of a cell may choose a different method or stream."""
     for key in values:
         _check_key(where, key)
         if key in WITH_OPTIONS and not of_cell:
@@ -203,7 +203,7 @@ def _value(where: str, key: str, value: Any) -> Value:
 
 
 def _check_entries(where: str, values: Any, known: Mapping[str, type | None]) -> None:
-    """Refuse entries that are not known, or of another type."""
+    """Reject entries that are unknown or of the wrong type."""
     if not isinstance(values, dict):
         raise InputError(f"{where} must be a table, not {values!r}")
     _refuse_others(where, values, known)
@@ -230,7 +230,7 @@ def _check_key(where: str, key: str) -> None:
 
 
 def _check(experiment: Experiment) -> None:
-    """Refuse what is well-formed and still makes no sense."""
+    """Reject what is well-formed but makes no sense."""
     _check_name("name", experiment.name)
     if experiment.name == "index":
         raise InputError("name must not be 'index', which is what the page of a report is called")
@@ -256,12 +256,12 @@ def _check(experiment: Experiment) -> None:
 
 
 def _name_of(file: str) -> str:
-    """The name of an experiment that has none but its file's: my_Sweep.toml is my-sweep."""
+    """The name of an experiment after its file: my_Sweep.toml is my-sweep."""
     return re.sub("[^a-z0-9]+", "-", PurePath(file).stem.lower()).strip("-")
 
 
 def _check_name(what: str, name: str) -> None:
-    """Refuse a name that could not be part of the name of a file."""
+    """Reject a name that cannot be part of a file name."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise InputError(f"{what} must consist of a-z, 0-9 and single -, not {name!r}")
 

@@ -1,4 +1,4 @@
-"""Which runs a sweep consists of: an experiment at a scale, or some of its cells."""
+"""The runs of a sweep: an experiment at a scale, or some of its cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The experiment, with its scale unless that is the experiment's own."""
+        """The experiment's name, with its scale unless that is its own."""
         own = self.scale == self.experiment.base
         return self.experiment.name if own else f"{self.experiment.name}_{self.scale}"
 
@@ -32,7 +32,7 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """What stands behind a single number of another scale than the experiment's own."""
+        """The suffix of a single number from a scale other than the experiment's own."""
         return "" if self.scale == self.experiment.base else f", at {self.scale}"
 
     def runs(self) -> list[RunConfig]:
@@ -53,10 +53,9 @@ def make_plan(
     Args:
         experiment: what to run.
         scale: one of its scales; None is its own.
-        seeds: in place of the experiment's.
-        only: `KEY=VALUE` each, to choose cells: those that have, for each key that is named, one
-            of its values.
-        overrides: settings of all runs that count more than the experiment's.
+        seeds: replaces the experiment's number of seeds.
+        only: `KEY=VALUE` each, to choose cells that have, for each named key, one of its values.
+        overrides: settings of all runs that override the experiment's.
     """
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds must be 1 or more, got {seeds}")

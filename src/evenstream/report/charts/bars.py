@@ -22,9 +22,9 @@ def share_svg(series: Sequence[Series], size: Size, salt: str, top: float) -> st
 
     Args:
         series: the methods.
-        size: of the chart.
+        size: size of the chart.
         salt: makes the ids in the SVG unique within the page.
-        top: the upper end of the axis in percent; the same makes several charts comparable.
+        top: the upper end of the axis in percent; use the same for charts to be compared.
     """
 
     def draw(ax: Axes, colours: Colours) -> None:
@@ -36,13 +36,13 @@ def share_svg(series: Sequence[Series], size: Size, salt: str, top: float) -> st
 
 
 def share_fits(series: Sequence[Series], width: int) -> bool:
-    """Whether the bars of all methods side by side are wide enough to be told apart."""
+    """Whether the bars of all methods side by side are wide enough to distinguish."""
     room = width - MARGINS.left - MARGINS.right
     return room / (series[0].n_tasks * (len(series) + 0.6)) >= 5
 
 
 def share_top(series: Sequence[Series]) -> float:
-    """Return an upper end in percent that holds all shares, predicted and true."""
+    """Return an upper end in percent that covers all shares, predicted and true."""
     values = np.concatenate([np.concatenate([s.share, s.truth]) for s in series])
     highest = 100 * float(np.nanmax(values))
     step = 20 if highest > 50 else 10 if highest > 20 else 5

@@ -1,4 +1,4 @@
-"""The ground that charts are drawn on, and its way into an HTML page."""
+"""The canvas for charts, and its conversion for an HTML page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PLACEHOLDERS = {name: f"#fe01{i:02x}" for i, name in enumerate(LIGHT)}
 
 @dataclass(frozen=True)
 class Margins:
-    """The room around the axes in CSS pixels."""
+    """The space around the axes in CSS pixels."""
 
     left: float = 48
     right: float = 14
@@ -70,7 +70,7 @@ def settings(**extra: str) -> Iterator[None]:
 
 
 def new_figure(size: Size, colours: Colours, dpi: int = 72) -> Figure:
-    """Return an empty figure on the ground of a card."""
+    """Return an empty figure with the background of a card."""
     from matplotlib.figure import Figure
 
     width, height = size
@@ -103,10 +103,10 @@ def draw_svg(size: Size, salt: str, draw: Draw, margins: Margins = MARGINS) -> s
     """Return a chart as an SVG element whose colours are CSS variables of the page.
 
     Args:
-        size: of the chart.
+        size: size of the chart.
         salt: makes the ids in the SVG unique within the page.
-        draw: draws on the axes in the colours that it is given.
-        margins: around the axes.
+        draw: draws on the axes in the given colours.
+        margins: margins around the axes.
     """
     with settings(**{"svg.hashsalt": f"evenstream-{salt}"}):
         figure = new_figure(size, _PLACEHOLDERS)
@@ -121,7 +121,7 @@ def draw_svg(size: Size, salt: str, draw: Draw, margins: Margins = MARGINS) -> s
 
 
 def _inline(svg: str, salt: str) -> str:
-    """Make the content of matplotlib's SVG file fit for an HTML page."""
+    """Adapt the content of matplotlib's SVG file for an HTML page."""
     body = svg[svg.index("<svg") :]
     body = body[body.index(">") + 1 : body.rindex("</svg>")]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.S)
@@ -133,7 +133,7 @@ def _inline(svg: str, salt: str) -> str:
 
 
 def _rename_ids(body: str, salt: str) -> str:
-    """Put the salt before all ids that are referred to, and drop the others to save room."""
+    """Prefix all referenced ids with the salt, and drop the others to save space."""
     used = set(re.findall(r'href="#([^"]+)"', body)) | set(re.findall(r"url\(#([^)]+)\)", body))
     body = re.sub(r' id="([^"]+)"', lambda m: f' id="{salt}-{m[1]}"' if m[1] in used else "", body)
     body = re.sub(r'href="#([^"]+)"', rf'href="#{salt}-\1"', body)

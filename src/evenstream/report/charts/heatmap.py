@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Shades = list[tuple[float, list[tuple[int, int]]]]
 _MARGINS = Margins(left=44, right=6, top=40, bottom=6)
-_LEAST = 20  # pixels of a cell below which it has neither a gap nor a number
+_LEAST = 20  # smaller cells have neither a gap nor a number
 
 
 def matrix_size(n_tasks: int) -> Size:
@@ -42,7 +42,7 @@ def opacity_of(percent: float) -> float:
 
 
 def ink_on(opacity: float) -> str:
-    """Return the name of the colour that can be read on a shade."""
+    """Return the name of a text colour that is readable on a shade."""
     return "cell-low" if opacity < 0.58 else "cell-mid" if opacity < 0.80 else "cell-high"
 
 

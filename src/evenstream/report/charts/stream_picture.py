@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _WIDTH = 900
 _SAMPLES, _BINS = 30, 200
-"""Training samples in a bin at least, and bins at most."""
+"""Minimum number of training samples per bin, and maximum number of bins."""
 _ROWS = 200
-"""Rows that a heat map can show; with more classes, several share a row."""
+"""Maximum number of rows in a heat map; with more classes, several share a row."""
 _NAMED = 20
-"""Classes up to which each has its name beside the heat map."""
+"""Up to this many classes, each has its name beside the heat map."""
 _TITLE, _BELOW = 40, 52
 
 
@@ -140,7 +140,7 @@ def _class_axis(ax: Axes, names: Sequence[str]) -> None:
 
 
 def _shades(colours: Colours) -> Colormap:
-    """From the ground of the picture to the colour of heat maps."""
+    """A colour map from the background of the picture to the colour of heat maps."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("heat", [colours["surface"], colours["heat"]])

@@ -1,4 +1,4 @@
-"""What tells the methods apart: colours for light and dark pages, markers and dashes."""
+"""Distinguishes methods: colours for light and dark pages, markers and dashes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ Colours = Mapping[str, str]
 
 
 class Drawn(Protocol):
-    """What has a colour and a marker of its own, by its place among the others."""
+    """Something with its own colour and marker, by its position among the others."""
 
     @property
     def index(self) -> int:
-        """The place."""
+        """The position."""
         ...
 
 
 METHOD_COLOURS = 8
-"""How many colours there are; a ninth method starts over with dashed lines."""
+"""Number of colours; a ninth method starts over with dashed lines."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-"""One marker for each colour, so that the lines can be told apart without seeing colours."""
+"""One marker for each colour, so that lines can be distinguished without colours."""
 
 LIGHT: dict[str, str] = {
     "ink": "#1b2430",

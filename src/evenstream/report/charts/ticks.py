@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def accuracy_axis(ax: Axes, curves: Sequence[tuple[Array, Array]], label: str) -> None:
-    """Let the vertical axis hold all accuracies and their spread, in round percents."""
+    """Fit the vertical axis to all accuracies and their spread, in round percentages."""
     values = np.concatenate([mean for mean, _ in curves])
     spread = np.concatenate([np.nan_to_num(std) for _, std in curves])
     known = ~np.isnan(values)
@@ -43,7 +43,7 @@ def labelled_tasks(n_tasks: int, room: float, wanted: float) -> list[int]:
 
     Args:
         n_tasks: the number of tasks.
-        room: pixels for each task.
+        room: pixels available per task.
         wanted: pixels that a label needs.
     """
     step = next((s for s in (1, 2, 5, 10, 20, 50) if s >= wanted / room), n_tasks)

@@ -38,7 +38,7 @@ def value_map_svg(
     Args:
         values: one row for each value of the vertical setting; NaN where nothing is known.
         names: of the rows, from bottom to top, and of the columns.
-        axes: what the rows and columns are.
+        axes: names of the vertical and horizontal settings.
         salt: makes the ids in the SVG unique within the page.
     """
     size = value_map_size(*values.shape)

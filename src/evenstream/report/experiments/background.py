@@ -1,4 +1,4 @@
-"""What is known of an experiment beside its runs: numbers in print, notes, how to run it."""
+"""What is known about an experiment besides its runs: printed numbers, notes, how to run it."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from evenstream.sweep.experiment import Cell
 
 @dataclass(frozen=True)
 class Stated:
-    """A number in print that ours is put beside."""
+    """A printed number to compare ours with."""
 
     mean: float
     std: float | None
     runs: int
-    """How many runs it was made from."""
+    """Number of runs behind it."""
     decimals: int
-    """How many the mean is printed with."""
+    """Number of decimals of the printed mean."""
     source: str
     """Where it is printed."""
     same_data: bool = True
-    """Whether ours has learned from the same data; if not, there is no verdict."""
+    """Whether ours learned from the same data; if not, there is no verdict."""
     std_decimals: int = 1
-    """How many the deviation is printed with."""
+    """Number of decimals of the printed deviation."""
 
     @property
     def rounding(self) -> float:
-        """How far the mean may be from the one before rounding."""
+        """How far the printed mean may be from the unrounded one."""
         return float(0.5 * 10**-self.decimals)
 
     @property
     def sample(self) -> Sample | None:
-        """What is known of the runs; None without a deviation."""
+        """What is known about the runs; None without a deviation."""
         return None if self.std is None else Sample(self.mean, self.std, self.runs)
 
     def agrees_with(self, finer: Stated) -> bool:
-        """Whether it is the same number as one that is printed with more decimals."""
+        """Whether it is the same number as one printed with more decimals."""
         return self.decimals <= finer.decimals and round(finer.mean, self.decimals) == self.mean
 
 
 Numbers = Mapping[str, Sequence[Stated]]
-"""By metric; several are the same number from several places, or a contradiction."""
+"""Numbers by metric; several are the same number from several places, or a contradiction."""
 
 
 def _nothing(cell: Cell, scale: str) -> Numbers:
@@ -51,21 +51,21 @@ def _nothing(cell: Cell, scale: str) -> Numbers:
 
 @dataclass(frozen=True)
 class Background:
-    """What a report shows of an experiment beside its runs."""
+    """What a report shows about an experiment besides its runs."""
 
     stated: Callable[[Cell, str], Numbers] = _nothing
-    """The numbers in print for a cell at a scale."""
+    """The printed numbers for a cell at a scale."""
     by: str = ""
     """Whose numbers these are, as in "the paper"."""
     notes: tuple[str, ...] = ()
     command: str = ""
-    """What makes the runs."""
+    """The command that makes the runs."""
     above: str = ""
-    """What stands above the tables of results."""
+    """Text above the tables of results."""
 
 
 def distinct(values: Iterable[Stated]) -> list[Stated]:
-    """Numbers that differ, each once and as exact as it is printed, with all its sources."""
+    """Distinct numbers, each once and as exact as printed, with all its sources."""
     found: list[Stated] = []
     for value in sorted(values, key=lambda value: -value.decimals):
         for place, known in enumerate(found):

@@ -1,4 +1,4 @@
-"""The folder of a report: claimed only if it is new or was written by us, never left half done."""
+"""The folder of a report: claimed only if new or written by us, and never left incomplete."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from evenstream.errors import EvenstreamError
 from evenstream.files import TEMPORARY, write_atomically
 
 MARK = "report.json"
-"""Names the files of a report; only a folder that has it, or an empty one, is written to."""
+"""Lists the files of a report; only a folder that has it, or an empty one, is written to."""
 MADE_BY = "evenstream: tables of runs"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\.(md|csv|tex|html)")
 
 
 def write_folder(out: Path, files: Mapping[str, str]) -> None:
-    """Write the files of a report in place of those of the report before it.
+    """Write the files of a report, replacing those of the previous report.
 
     Raises:
         EvenstreamError: the folder holds something that is not a report, or cannot be written to.
@@ -40,7 +40,7 @@ def write_folder(out: Path, files: Mapping[str, str]) -> None:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder that holds something else than a report."""
+    """Reject a folder that holds anything but a report."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -53,7 +53,7 @@ def check_folder(out: Path) -> None:
 
 
 def _files(out: Path) -> set[str] | None:
-    """The files of the report before, if there is one: names that cannot lie outside the folder."""
+    """The files of the previous report, if there is one; names cannot lie outside the folder."""
     try:
         found = json.loads((out / MARK).read_text(encoding="utf-8"))
         if found["made by"] != MADE_BY:

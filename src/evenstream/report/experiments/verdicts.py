@@ -1,4 +1,4 @@
-"""Is our number another than the one in print, beyond the noise? The rule, and its words."""
+"""Does our number differ from the printed one beyond the noise? The rule and its wording."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ RULE = (
 
 @dataclass(frozen=True)
 class PrintComparison:
-    """Our number beside one in print."""
+    """Our number beside a printed one."""
 
     stated: Stated
     difference: float
     interval: Interval | None
-    """None where there is no deviation on one of the sides."""
+    """None if one of the sides has no deviation."""
     verdict: Verdict
 
     @property
@@ -47,12 +47,12 @@ class PrintComparison:
 
 
 def compare(values: Sequence[float], stated: Stated, metric: Metric) -> PrintComparison:
-    """Put the results of our seeds beside a printed mean and deviation.
+    """Compare the results of our seeds with a printed mean and deviation.
 
-    One seed gets no verdict. The printed deviation could stand in for ours, but single runs of ours
-    swing by more than most deviations in print (0.1 to 0.3 for many cells), so that it would mark
-    differences that are luck; a second seed is cheap in comparison. From two seeds on,
-    the degrees of freedom make the interval as wide as so few seeds deserve.
+    One seed gets no verdict. The printed deviation could stand in for ours, but our single runs
+    vary by more than most printed deviations (0.1 to 0.3 for many cells), so it would mark
+    differences that are luck; a second seed is cheap in comparison. With two or more seeds, the
+    degrees of freedom make the interval as wide as so few seeds deserve.
     """
     mean, std = mean_std(values)
     difference = mean - stated.mean
@@ -68,7 +68,7 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> PrintCom
 
 
 def judge(interval: Interval, metric: Metric) -> Verdict:
-    """What the interval of a difference says about a metric."""
+    """The verdict on a metric, from the interval of the difference."""
     if interval.low is None:
         return "one seed"
     if not interval.excludes_zero:

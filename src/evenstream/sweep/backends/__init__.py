@@ -1,4 +1,4 @@
-"""What makes the runs of a sweep: processes of this machine, or a Ray cluster."""
+"""The backends that make the runs of a sweep: local processes, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def open_backend(
     """A backend for some runs.
 
     Args:
-        name: of the backend.
-        runs: what it is for; the most threads that one has, each may need.
-        jobs: how many at the same time; 0: as many as there are cores (Ray, on GPUs: GPUs) for.
-        address: of the Ray cluster.
+        name: name of the backend.
+        runs: the runs to make; each may need as many threads as the most demanding one.
+        jobs: number at the same time; 0 means one per core (with Ray on GPUs, per GPU).
+        address: address of the Ray cluster.
     """
     threads = max(config.threads for config in runs)
     if name == "ray":

@@ -1,4 +1,4 @@
-"""What every backend offers."""
+"""The interface of backends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from evenstream.run.many import Ending, Job, Work
 
 @dataclass(frozen=True)
 class Backend:
-    """Makes runs; results do not depend on which one does."""
+    """Makes runs; results do not depend on the backend."""
 
     at_once: int
-    """How many runs at the same time."""
+    """Number of runs at the same time."""
     work_off: Callable[[deque[Job], Work, StopFlag], Ending]
-    """As `run.workers.work_off`."""
+    """Like `run.workers.work_off`."""
