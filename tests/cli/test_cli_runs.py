@@ -59,8 +59,13 @@ def fails_to_import():
     raise ImportError("libx.so: failed to map segment from shared object")
 
 
+def finds_no_primitive():
+    raise RuntimeError("could not create a primitive")  # oneDNN's words
+
+
 @pytest.mark.parametrize(
-    "need", [lambda: torch.empty(1 << 50), lambda: np.empty(1 << 50), fails_to_import]
+    "need",
+    [lambda: torch.empty(1 << 50), lambda: np.empty(1 << 50), fails_to_import, finds_no_primitive],
 )
 def test_too_little_memory_is_said_in_plain_words(run, table, monkeypatch, need):
     with monkeypatch.context() as patch:
