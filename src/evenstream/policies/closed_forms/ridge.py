@@ -47,6 +47,8 @@ class ProjectedRidge(RandomFeatures):
         self._made: tuple[Tensor, Tensor, Tensor] | None = None
         self._prompt: tuple[Tensor, Solution] | None = None
         self._known: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
+        self._block: tuple[Tensor, Tensor, Tensor] | None = None
+        self._answers: tuple[tuple[Tensor, Tensor, tuple[Tensor, Tensor]], ...] = ()
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
@@ -115,8 +117,8 @@ class ProjectedRidge(RandomFeatures):
         """What is kept of the rows that wait is made anew, too."""
         for name in (self.REDUCED, self.INNER, self.TARGETS):
             self.tensors.pop(name, None)
-        self._made = self._prompt = None
-        self._known = ()
+        self._made = self._prompt = self._block = None
+        self._known = self._answers = ()
         super().refresh()
 
     def resolve(self) -> None:
@@ -175,9 +177,8 @@ class ProjectedRidge(RandomFeatures):
             return self.solution()
         reduced, targets = self.tensors[self.REDUCED], self.tensors[self.TARGETS]
         if self._prompt is None or self._prompt[0] is not targets:
-            inner = self.tensors[self.INNER].clone()
-            inner.diagonal().add_(1.0)
-            beside = targets - reduced @ solved(inner, reduced.T @ targets)
+            inner, shared = self._block_factor()
+            beside = targets - reduced @ torch.cholesky_solve(shared, inner)
             weight = torch.linalg.solve_triangular(self._factor().T, beside, upper=True)
             counts, strength = self.class_counts(), float(self.tensors[self.SOLVED][2])
             found = Solution(sharpness(counts) * weight, no_bias(counts), strength)
@@ -205,17 +206,38 @@ class ProjectedRidge(RandomFeatures):
         left = (1 - share).clamp_min(1e-6)
         return (scores - share * own) / left, leverage / left
 
+    def _block_factor(self) -> tuple[Tensor, Tensor]:
+        """The factor of I + VᵀV, and Vᵀ times the targets; kept until a row comes."""
+        own, targets = self.tensors, self.tensors[self.TARGETS]
+        if self._block is None or self._block[0] is not targets:
+            inner = own[self.INNER].clone()
+            inner.diagonal().add_(1.0)
+            self._block = targets, factored(inner), own[self.REDUCED].T @ targets
+        return self._block[1:]
+
     def _predicted(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores by all rows so far, and the leverage that each row would have among them."""
-        own, new = self.tensors, self._reduced(features)
-        reduced, targets = own[self.REDUCED], own[self.TARGETS]
+        """Scores by all rows so far, and the leverage that each row would have among them.
+
+        Kept, since a step asks for those of the rows that arrive and of those that it replays more
+        than once.
+        """
+        targets, new, known = self.tensors[self.TARGETS], self._reduced(features), self._answers
+        for rows, made_with, found in known:
+            if rows is new and made_with is targets:
+                return found
+        answer = self._predict_reduced(new, targets)
+        if len(features) <= BLOCK:
+            self._answers = ((new, targets, answer), *known[:1])
+        return answer
+
+    def _predict_reduced(self, new: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        reduced = self.tensors[self.REDUCED]
         scores, leverage = new.T @ targets, new.square().sum(0)[:, None]
         if not reduced.shape[1]:
             return scores, leverage
-        inner = own[self.INNER].clone()
-        inner.diagonal().add_(1.0)
+        inner, before = self._block_factor()
         shared = reduced.T @ new
-        weighted = solved(inner, torch.cat([reduced.T @ targets, shared], 1))
+        weighted = torch.cholesky_solve(torch.cat([before, shared], 1), inner)
         beside, from_shared = torch.split(weighted, [targets.shape[1], shared.shape[1]], 1)
         return (
             scores - shared.T @ beside,
