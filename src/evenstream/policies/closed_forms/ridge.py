@@ -49,6 +49,8 @@ class ProjectedRidge(RandomFeatures):
         self._known: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
         self._block: tuple[Tensor, Tensor, Tensor] | None = None
         self._answers: tuple[tuple[Tensor, Tensor, tuple[Tensor, Tensor]], ...] = ()
+        self._first: tuple[Tensor, Tensor | None, Tensor] | None = None
+        self._inner: tuple[Tensor, Tensor, tuple[Tensor, Tensor, float]] | None = None
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
@@ -76,12 +78,11 @@ class ProjectedRidge(RandomFeatures):
         rows = len(columns)
         if rows >= columns.shape[1]:
             return super().solve_rows(columns, labels, weights, strength)
-        columns = columns * weights.sqrt()[:, None]
+        columns, products, unit = self._inner_products(columns, weights)
         n_classes = int(labels.max()) + 1
         counts = torch.bincount(labels, weights, minlength=n_classes)
-        unit = mean_square(columns.square().sum(0))
         targets = F.one_hot(labels, n_classes) * weights.sqrt()[:, None]
-        values, vectors = torch.linalg.eigh(columns @ columns.T)
+        values, vectors = torch.linalg.eigh(products)
         turned = vectors.T @ targets
         strength = strength or self.ridge or None
         if strength is None:
@@ -89,6 +90,24 @@ class ProjectedRidge(RandomFeatures):
             strength = best_strength(values, parts, rows, float(weights.sum()), unit)
         inner = vectors @ (turned / (values.clamp_min(0) + strength * unit)[:, None])
         return Solution(sharpness(counts) * (columns.T @ inner), no_bias(counts), strength)
+
+    @property
+    def _waiting(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Kept, since a step solves for these rows and asks how familiar others look beside them."""
+        own, scale = self.tensors, self.tensors.get(self.SCALE)
+        rows, known = own[self.ROWS], self._first
+        if known is None or known[0] is not rows or known[1] is not scale:
+            self._first = known = rows, scale, self.columns(rows)
+        return known[2], own[self.LABELS], own[self.WEIGHTS]
+
+    def _inner_products(self, columns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Weighted rows, their inner products and the unit of the penalty; kept likewise."""
+        known = self._inner
+        if known is None or known[0] is not columns or known[1] is not weights:
+            rows = columns * weights.sqrt()[:, None]
+            found = rows, rows @ rows.T, mean_square(rows.square().sum(0))
+            self._inner = known = columns, weights, found
+        return known[2]
 
     # ---- steps -----------------------------------------------------------------------------------
     #
@@ -117,7 +136,7 @@ class ProjectedRidge(RandomFeatures):
         """What is kept of the rows that wait is made anew, too."""
         for name in (self.REDUCED, self.INNER, self.TARGETS):
             self.tensors.pop(name, None)
-        self._made = self._prompt = self._block = None
+        self._made = self._prompt = self._block = self._first = self._inner = None
         self._known = self._answers = ()
         super().refresh()
 
@@ -302,9 +321,8 @@ class ProjectedRidge(RandomFeatures):
             penalised.diagonal().add_(found.strength * mean_square(gram.diagonal()))
             reduced = torch.linalg.solve_triangular(factored(penalised), columns.T, upper=False)
             return scores, reduced.square().sum(0)[:, None]
-        rows = waiting * weights.sqrt()[:, None]
-        penalty = found.strength * mean_square(rows.square().sum(0))
-        inner = rows @ rows.T
+        rows, products, unit = self._inner_products(waiting, weights)
+        penalty, inner = found.strength * unit, products.clone()
         inner.diagonal().add_(penalty)
         reduced = torch.linalg.solve_triangular(factored(inner), rows @ columns.T, upper=False)
         leverage = (columns.square().sum(1) - reduced.square().sum(0)) / penalty
