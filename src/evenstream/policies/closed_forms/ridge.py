@@ -93,7 +93,7 @@ class ProjectedRidge(RandomFeatures):
 
     @property
     def _waiting(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Kept, since a step solves for these rows and asks how familiar others look beside them."""
+        """Kept: a step solves for these rows, and asks how familiar others look beside them."""
         own, scale = self.tensors, self.tensors.get(self.SCALE)
         rows, known = own[self.ROWS], self._first
         if known is None or known[0] is not rows or known[1] is not scale:
