@@ -1,5 +1,9 @@
+import os
+import shutil
 import signal
+import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +20,11 @@ from evenstream.policies.rules import RULES
 from evenstream.streams import SCENARIOS
 
 REGISTRIES = (DATASETS, ENTRIES, HEADS, METHODS, NETWORKS, OPTIMIZERS, RULES, SCENARIOS, SOURCES)
+
+# Saves wait for the disk, which is not what is tested: in memory they need not.
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # Examples are the same at every run, so that a failure on one machine fails on all of them.
 settings.register_profile("evenstream", deadline=None, derandomize=True)

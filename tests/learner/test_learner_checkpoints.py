@@ -1,6 +1,7 @@
 """Saved and loaded learners go on bit for bit, from any point."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -51,18 +52,25 @@ def drive(learner, stream, start=0):
     return learner
 
 
+def configured(name, own_module):
+    """A new learner, and what makes another module like its own."""
+    method, options = CONFIGURATIONS[name]
+    module = Noisy if own_module else lambda: None
+    return small(method, module() or "mlp", **options), module
+
+
+@cache
+def uninterrupted(name, own_module):
+    return drive(configured(name, own_module)[0], class_stream(STEPS))
+
+
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, STEPS), own_module=st.booleans())
 def test_resumed_equals_uninterrupted(name, tmp_path_factory, cut, own_module):
-    method, options = CONFIGURATIONS[name]
     stream, folder = class_stream(STEPS), tmp_path_factory.mktemp("save")
-
-    def module():
-        return Noisy() if own_module else None
-
-    whole = drive(small(method, module() or "mlp", **options), stream)
-    part = drive(small(method, module() or "mlp", **options), stream[:cut])
+    whole, (part, module) = uninterrupted(name, own_module), configured(name, own_module)
+    drive(part, stream[:cut])
     before = part.fingerprint()
     torch.manual_seed(cut)  # what happens outside must not matter
     part.save(folder)

@@ -255,7 +255,9 @@ class LearnerState:
         for optimizer, parameters in parts:
             if undoable:
                 self.about_to_change(parameters, optimizer)
-            optimizer.zero_grad(set_to_none=True)
+            for group in optimizer.param_groups:  # `zero_grad` goes through PyTorch's compiler
+                for parameter in group["params"]:
+                    parameter.grad = None
         trained = [p for _, parameters in parts for p in parameters]
         torch.autograd.backward(loss, inputs=trained)
         gradients = [p.grad for p in trained if p.grad is not None]

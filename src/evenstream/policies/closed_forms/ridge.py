@@ -47,6 +47,10 @@ class ProjectedRidge(RandomFeatures):
         self._made: tuple[Tensor, Tensor, Tensor] | None = None
         self._prompt: tuple[Tensor, Solution] | None = None
         self._known: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
+        self._block: tuple[Tensor, Tensor, Tensor] | None = None
+        self._answers: tuple[tuple[Tensor, Tensor, tuple[Tensor, Tensor]], ...] = ()
+        self._first: tuple[Tensor, Tensor | None, Tensor] | None = None
+        self._inner: tuple[Tensor, Tensor, tuple[Tensor, Tensor, float]] | None = None
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
@@ -74,12 +78,11 @@ class ProjectedRidge(RandomFeatures):
         rows = len(columns)
         if rows >= columns.shape[1]:
             return super().solve_rows(columns, labels, weights, strength)
-        columns = columns * weights.sqrt()[:, None]
+        columns, products, unit = self._inner_products(columns, weights)
         n_classes = int(labels.max()) + 1
         counts = torch.bincount(labels, weights, minlength=n_classes)
-        unit = mean_square(columns.square().sum(0))
         targets = F.one_hot(labels, n_classes) * weights.sqrt()[:, None]
-        values, vectors = torch.linalg.eigh(columns @ columns.T)
+        values, vectors = torch.linalg.eigh(products)
         turned = vectors.T @ targets
         strength = strength or self.ridge or None
         if strength is None:
@@ -87,6 +90,24 @@ class ProjectedRidge(RandomFeatures):
             strength = best_strength(values, parts, rows, float(weights.sum()), unit)
         inner = vectors @ (turned / (values.clamp_min(0) + strength * unit)[:, None])
         return Solution(sharpness(counts) * (columns.T @ inner), no_bias(counts), strength)
+
+    @property
+    def _waiting(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Kept: a step solves for these rows, and asks how familiar others look beside them."""
+        own, scale = self.tensors, self.tensors.get(self.SCALE)
+        rows, known = own[self.ROWS], self._first
+        if known is None or known[0] is not rows or known[1] is not scale:
+            self._first = known = rows, scale, self.columns(rows)
+        return known[2], own[self.LABELS], own[self.WEIGHTS]
+
+    def _inner_products(self, columns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Weighted rows, their inner products and the unit of the penalty; kept likewise."""
+        known = self._inner
+        if known is None or known[0] is not columns or known[1] is not weights:
+            rows = columns * weights.sqrt()[:, None]
+            found = rows, rows @ rows.T, mean_square(rows.square().sum(0))
+            self._inner = known = columns, weights, found
+        return known[2]
 
     # ---- steps -----------------------------------------------------------------------------------
     #
@@ -115,8 +136,8 @@ class ProjectedRidge(RandomFeatures):
         """What is kept of the rows that wait is made anew, too."""
         for name in (self.REDUCED, self.INNER, self.TARGETS):
             self.tensors.pop(name, None)
-        self._made = self._prompt = None
-        self._known = ()
+        self._made = self._prompt = self._block = self._first = self._inner = None
+        self._known = self._answers = ()
         super().refresh()
 
     def resolve(self) -> None:
@@ -175,9 +196,8 @@ class ProjectedRidge(RandomFeatures):
             return self.solution()
         reduced, targets = self.tensors[self.REDUCED], self.tensors[self.TARGETS]
         if self._prompt is None or self._prompt[0] is not targets:
-            inner = self.tensors[self.INNER].clone()
-            inner.diagonal().add_(1.0)
-            beside = targets - reduced @ solved(inner, reduced.T @ targets)
+            inner, shared = self._block_factor()
+            beside = targets - reduced @ torch.cholesky_solve(shared, inner)
             weight = torch.linalg.solve_triangular(self._factor().T, beside, upper=True)
             counts, strength = self.class_counts(), float(self.tensors[self.SOLVED][2])
             found = Solution(sharpness(counts) * weight, no_bias(counts), strength)
@@ -205,17 +225,38 @@ class ProjectedRidge(RandomFeatures):
         left = (1 - share).clamp_min(1e-6)
         return (scores - share * own) / left, leverage / left
 
+    def _block_factor(self) -> tuple[Tensor, Tensor]:
+        """The factor of I + VᵀV, and Vᵀ times the targets; kept until a row comes."""
+        own, targets = self.tensors, self.tensors[self.TARGETS]
+        if self._block is None or self._block[0] is not targets:
+            inner = own[self.INNER].clone()
+            inner.diagonal().add_(1.0)
+            self._block = targets, factored(inner), own[self.REDUCED].T @ targets
+        return self._block[1:]
+
     def _predicted(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores by all rows so far, and the leverage that each row would have among them."""
-        own, new = self.tensors, self._reduced(features)
-        reduced, targets = own[self.REDUCED], own[self.TARGETS]
+        """Scores by all rows so far, and the leverage that each row would have among them.
+
+        Kept, since a step asks for those of the rows that arrive and of those that it replays more
+        than once.
+        """
+        targets, new, known = self.tensors[self.TARGETS], self._reduced(features), self._answers
+        for rows, made_with, found in known:
+            if rows is new and made_with is targets:
+                return found
+        answer = self._predict_reduced(new, targets)
+        if len(features) <= BLOCK:
+            self._answers = ((new, targets, answer), *known[:1])
+        return answer
+
+    def _predict_reduced(self, new: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        reduced = self.tensors[self.REDUCED]
         scores, leverage = new.T @ targets, new.square().sum(0)[:, None]
         if not reduced.shape[1]:
             return scores, leverage
-        inner = own[self.INNER].clone()
-        inner.diagonal().add_(1.0)
+        inner, before = self._block_factor()
         shared = reduced.T @ new
-        weighted = solved(inner, torch.cat([reduced.T @ targets, shared], 1))
+        weighted = torch.cholesky_solve(torch.cat([before, shared], 1), inner)
         beside, from_shared = torch.split(weighted, [targets.shape[1], shared.shape[1]], 1)
         return (
             scores - shared.T @ beside,
@@ -280,9 +321,8 @@ class ProjectedRidge(RandomFeatures):
             penalised.diagonal().add_(found.strength * mean_square(gram.diagonal()))
             reduced = torch.linalg.solve_triangular(factored(penalised), columns.T, upper=False)
             return scores, reduced.square().sum(0)[:, None]
-        rows = waiting * weights.sqrt()[:, None]
-        penalty = found.strength * mean_square(rows.square().sum(0))
-        inner = rows @ rows.T
+        rows, products, unit = self._inner_products(waiting, weights)
+        penalty, inner = found.strength * unit, products.clone()
         inner.diagonal().add_(penalty)
         reduced = torch.linalg.solve_triangular(factored(inner), rows @ columns.T, upper=False)
         leverage = (columns.square().sum(1) - reduced.square().sum(0)) / penalty
