@@ -16,7 +16,7 @@ from subprocess import CompletedProcess
 from evenstream.cli.main import main
 
 CONTEXT = multiprocessing.get_context("forkserver")
-PRELOADED = ["__main__", "evenstream.run.preloaded"]
+PRELOADED = ["__main__", "evenstream.run.runner"]
 """As in `run/workers.py`, whose workers then come from the same process."""
 
 

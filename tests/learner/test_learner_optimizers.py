@@ -1,5 +1,7 @@
 """Optimisers made by the user's own function, with groups, rates and schedulers."""
 
+import subprocess
+import sys
 from fractions import Fraction
 from functools import partial
 
@@ -18,7 +20,7 @@ from torch.optim.lr_scheduler import (
 )
 
 from evenstream import Learner
-from evenstream.core.optimizers import OPTIMIZERS, register_optimizer
+from evenstream.core.optimizers import OPTIMIZERS, every, register_optimizer
 from evenstream.errors import CheckpointError, InputError
 from evenstream.methods import ER
 from tests.helpers.small_streams import Bomb, Noisy, class_stream, feed, parameters, same, small
@@ -275,3 +277,33 @@ def test_reset_forgets_moments():
     learner.reset_optimizer()
     assert not learner.optimizer.state and same(parameters(learner), weights)
     assert learner.lr == 0.01
+
+
+def test_named_optimisers_leave_the_compiler_alone():
+    """It takes as long to load as PyTorch, and would be loaded by every command that learns."""
+    code = """
+import sys, tempfile
+from evenstream import Learner
+for name in ("sgd", "adam", "adamw"):
+    learner = Learner("er-las", "mlp", memory=4, optimizer=name)
+    for label in "ab":
+        learner.learn([[1.0, 2.0], [3.0, 4.0]], [label, "c"])
+    with tempfile.TemporaryDirectory() as folder:
+        learner.save(folder)
+        Learner.load(folder).learn([[1.0, 2.0]], ["a"])
+print("torch._dynamo" in sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout.strip() == "False", ended.stderr
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_named_optimisers_are_those_of_pytorch(name):
+    """Bit for bit."""
+    kinds = {"sgd": SGD, "adam": torch.optim.Adam, "adamw": AdamW}
+    kind, moments = kinds[name], {"momentum": 0.9} if name == "sgd" else {}
+    ends = []
+    for optimizer in (name, lambda groups: kind(every(groups), 0.05, weight_decay=0.1, **moments)):
+        own = {"lr": 0.05, "weight_decay": 0.1, "momentum": 0.9} if optimizer == name else {}
+        ends.append(parameters(feed(small(optimizer=optimizer, **own), class_stream(6))))
+    assert same(*ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +26,25 @@ OptimizerFactory = Callable[[Groups], Made]
 """Creates an optimiser, or a pair of one and a scheduler that is stepped with it."""
 
 
-USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+Kind = TypeVar("Kind", bound=torch.optim.Optimizer)
+
+
+def _without_compiler(kind: type[Kind]) -> type[Kind]:
+    """The same optimiser, whose methods do not load PyTorch's compiler at their first call.
+
+    Loading it takes about as long as loading PyTorch, and steps that are not compiled only ask it
+    whether they are. The arithmetic is that of the methods within the wrappers.
+    """
+    names = ("step", "zero_grad", "add_param_group", "state_dict", "load_state_dict")
+    plain = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    plain["step"] = torch.no_grad()(plain["step"])
+    return type(kind.__name__, (kind,), {**plain, "__module__": kind.__module__})
+
+
+_SGD = _without_compiler(torch.optim.SGD)
+_Adam = _without_compiler(torch.optim.Adam)
+_AdamW = _without_compiler(torch.optim.AdamW)
+USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, _SGD, _Adam, _AdamW)
 """Optimisers whose state per weight is known, and whose steps do not fail."""
 
 
@@ -55,19 +74,19 @@ def register_optimizer(name: str) -> Callable[[N], N]:
 @register_optimizer("sgd")
 def sgd(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """SGD, as in the paper; without momentum by default."""
-    return torch.optim.SGD(every(groups), lr, momentum=momentum, weight_decay=weight_decay)
+    return _SGD(every(groups), lr, momentum=momentum, weight_decay=weight_decay)
 
 
 @register_optimizer("adam")
 def adam(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """Adam; ignores momentum."""
-    return torch.optim.Adam(every(groups), lr, weight_decay=weight_decay)
+    return _Adam(every(groups), lr, weight_decay=weight_decay)
 
 
 @register_optimizer("adamw")
 def adamw(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """AdamW; ignores momentum."""
-    return torch.optim.AdamW(every(groups), lr, weight_decay=weight_decay)
+    return _AdamW(every(groups), lr, weight_decay=weight_decay)
 
 
 def every(groups: Groups) -> list[nn.Parameter]:

@@ -40,8 +40,8 @@ STOP = None
 """The message that asks a worker to stop."""
 PATIENCE = 5.0
 """Seconds that a worker process has to exit once its pipe is closed."""
-PRELOADED = "evenstream.run.preloaded"
-"""What is loaded before workers are forked."""
+PRELOADED = "evenstream.run.runner"
+"""What is loaded before workers are forked; it must not start a thread."""
 
 
 @dataclass(frozen=True)
