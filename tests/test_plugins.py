@@ -133,7 +133,7 @@ def test_reports_compute_an_own_metric_for_older_runs(plugin, tmp_path):
     run = load_run(tmp_path)
     assert run.problem is None
     assert run.metrics["worst_task"] == 40
-    assert summarise([run.metrics])["er"]["worst_task"]["mean"] == 40
+    assert summarise([run.metrics])["er"].mean("worst_task").mean == 40
 
 
 def test_a_metric_that_fails_loses_no_run():

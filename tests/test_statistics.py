@@ -11,6 +11,7 @@ from evenstream.statistics import (
     difference_of_means,
     mean_interval,
     mean_std,
+    paired_by_seed,
     paired_difference,
 )
 
@@ -21,6 +22,15 @@ def test_mean_std_is_the_sample_deviation():
     mean, std = mean_std([2, 4, 4, 4, 5, 5, 7, 9])
     assert mean == 5
     assert std == pytest.approx(math.sqrt(32 / 7))
+
+
+def test_only_common_seeds_are_paired():
+    found = paired_by_seed({3: 11, 1: 22, 9: 0, 2: 33}, {1: 20, 2: 30, 3: 10, 4: 7})
+    assert found == paired_difference([11, 22, 33], [10, 20, 30])
+    assert paired_by_seed({1: 1.0}, {2: 1.0}) is None
+    assert -found == paired_difference([10, 20, 30], [11, 22, 33])
+    one = paired_by_seed({1: 5.0}, {1: 3.0})
+    assert ((-one).mean, (-one).low) == (-2, None)
 
 
 def test_one_value_has_no_deviation():

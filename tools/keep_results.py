@@ -17,7 +17,7 @@ from pathlib import Path
 
 from evenstream.errors import EvenstreamError
 from evenstream.report.packed import PACKED, PackedRun, is_packed, read_packed, write_packed
-from evenstream.run.folder import METRICS
+from evenstream.run.metrics_file import METRICS
 
 
 def keep_results(source: Path, target: Path) -> int:

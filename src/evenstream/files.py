@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from evenstream.errors import EvenstreamError, InputError, shown
+from evenstream.errors import DataError, EvenstreamError, InputError, shown
 from evenstream.interruption import Interrupted, StopFlag
 
 TEMPORARY = ".tmp"
@@ -57,6 +58,27 @@ def given_path(what: str, path: Any) -> Path:
     except (OSError, TypeError, ValueError) as error:
         why = error
     raise InputError(f"{what} must be a path, but {shown(path)} is not: {why}")
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; a `DataError` says why there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"it has no {path.name}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path.name} cannot be read ({error})") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path.name} is not an object")
+    return found
+
+
+def object_or_none(path: Path) -> dict[str, Any] | None:
+    """The same; None if there is none."""
+    try:
+        return read_object(path)
+    except DataError:
+        return None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -257,9 +257,7 @@ class _Pretraining:
             self._checkpoint()
             self._write_results("unfinished")
         self._write_weights()
-        found = self._write_results("finished", weights_sha256=file_digest(self.out / WEIGHTS))
-        self.progress.finish(found)
-        return found
+        return self._write_results("finished", weights_sha256=file_digest(self.out / WEIGHTS))
 
     def _train_epoch(self, stop: StopFlag) -> None:
         for batch in self.epochs.batches(self.at.epoch, self.config.batch, self.at.batch):

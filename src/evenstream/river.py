@@ -6,29 +6,16 @@ import random
 import warnings
 import zlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from evenstream.adapting import bring_back, new_learner, written
-from evenstream.augment import Augmentation
+from evenstream.adapting import LearnerParameters, bring_back, new_learner, written
 from evenstream.bounds import is_whole
-from evenstream.core.drift import Adwin
-from evenstream.core.heads import Head
-from evenstream.core.optimizers import OptimizerFactory
 from evenstream.errors import DataWarning, EvenstreamError, InputError, shown
-from evenstream.learner.frozen import Frozen
 from evenstream.learner.learner import Learner
-from evenstream.methods import Method
-from evenstream.options import DType, StepRows
-from evenstream.policies.criteria import CrossEntropy
-from evenstream.policies.retrieval import Retrieval
-from evenstream.policies.rules import InferenceRule
-from evenstream.policies.storing import Storing
 
 try:
     from river import base
@@ -52,7 +39,8 @@ SKIPPED_CHECKS = {
 Features = Mapping[Any, Any]
 
 
-class Classifier(base.MiniBatchClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Classifier(base.MiniBatchClassifier, LearnerParameters):
     """A classifier for streams whose classes and features come and go.
 
     >>> from river import preprocessing
@@ -66,102 +54,21 @@ class Classifier(base.MiniBatchClassifier):
     by a hash, and a warning says so.
 
     Args:
-        method: see `evenstream.Learner`, as for all arguments up to `accumulate`. None means the
-            learner chooses.
-        model: the name of a network, or a module; like all other parts, it is copied before use.
-        criterion: see `evenstream.Learner`.
-        head: see `evenstream.Learner`.
-        rule: the inference rule, which `evenstream.Learner` calls `predict`.
-        retrieval: see `evenstream.Learner`.
-        storing: see `evenstream.Learner`.
-        memory: samples kept for replay.
-        lr: learning rate.
-        batch: see `evenstream.Learner`.
-        replay_batch: stored samples replayed in each step.
-        steps: updates for each batch.
-        step_rows: see `evenstream.Learner`.
-        optimizer: see `evenstream.Learner`.
-        momentum: momentum of SGD.
-        weight_decay: weight decay, with any optimiser.
-        device: where the network and the memory live.
-        dtype: as for `evenstream.Learner`; "float32" is the default, since with bfloat16 the
-            probabilities of a row would depend on the rows next to it.
-        augment: see `evenstream.Learner`.
-        mean: see `evenstream.Learner`.
-        std: see `evenstream.Learner`.
-        scope: see `evenstream.Learner`.
-        head_size: see `evenstream.Learner`.
-        weights: see `evenstream.Learner`.
-        drift: see `evenstream.Learner`.
+        method, model, ..., drift: see `LearnerParameters` and `evenstream.Learner`.
         accumulate: collect rows until there are this many, then make one step with them.
         spare: columns for features that appear after the first batch.
         seed: seed for everything random; None draws one.
     """
 
-    def __init__(
-        self,
-        method: str | Method | None = None,
-        model: str | nn.Module | Frozen | None = None,
-        *,
-        criterion: CrossEntropy | None = None,
-        head: Head | None = None,
-        rule: InferenceRule | str | None = None,
-        retrieval: Retrieval | None = None,
-        storing: Storing | None = None,
-        memory: int | None = None,
-        lr: float | None = None,
-        batch: int | None = None,
-        replay_batch: int | None = None,
-        steps: int | None = None,
-        step_rows: StepRows | None = None,
-        optimizer: str | OptimizerFactory | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        device: str | torch.device | None = None,
-        dtype: DType = "float32",
-        augment: str | Augmentation | None = None,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        scope: Literal["seen", "all"] | None = None,
-        head_size: int | None = None,
-        weights: str | Path | None = None,
-        drift: Adwin | None = None,
-        accumulate: int = 1,
-        spare: int = 8,
-        seed: int | None = None,
-    ) -> None:
-        if not (is_whole(spare) and spare >= 0):
-            raise InputError(f"spare must be a whole number of 0 or more, got {shown(spare)}")
-        self.method = method
-        self.model = model
-        self.criterion = criterion
-        self.head = head
-        self.rule = rule
-        self.retrieval = retrieval
-        self.storing = storing
-        self.memory = memory
-        self.lr = lr
-        self.batch = batch
-        self.replay_batch = replay_batch
-        self.steps = steps
-        self.step_rows = step_rows
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.device = device
-        self.dtype = dtype
-        self.augment = augment
-        self.mean = mean
-        self.std = std
-        self.scope = scope
-        self.head_size = head_size
-        self.weights = weights
-        self.drift = drift
-        self.accumulate = accumulate
-        self.spare = spare
-        self.seed = seed
-        own = random.SystemRandom().randrange(2**31) if seed is None else seed
-        self.learner: Learner = new_learner(self, accumulate=accumulate, seed=own)
+    accumulate: int = 1
+    spare: int = 8
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (is_whole(self.spare) and self.spare >= 0):
+            raise InputError(f"spare must be a whole number of 0 or more, got {shown(self.spare)}")
+        own = random.SystemRandom().randrange(2**31) if self.seed is None else self.seed
+        self.learner: Learner = new_learner(self, accumulate=self.accumulate, seed=own)
         """The learner itself, for everything that River has no words for."""
         self.places = Places()
 

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from torch import nn
 
-from evenstream.adapting import bring_back, new_learner, written
-from evenstream.augment import Augmentation
+from evenstream.adapting import LearnerParameters, bring_back, new_learner, written
 from evenstream.bounds import is_whole
-from evenstream.core.drift import Adwin
-from evenstream.core.heads import Head
-from evenstream.core.optimizers import OptimizerFactory
 from evenstream.errors import InputError
-from evenstream.learner.frozen import Frozen
 from evenstream.learner.learner import Learner
-from evenstream.methods import Method
-from evenstream.options import DType, StepRows
-from evenstream.policies.criteria import CrossEntropy
-from evenstream.policies.retrieval import Retrieval
-from evenstream.policies.rules import InferenceRule
-from evenstream.policies.storing import Storing
 from evenstream.showing import Line
 
 __all__ = ["EXPECTED_FAILURES", "OnlineClassifier"]
@@ -49,7 +36,8 @@ EXPECTED_FAILURES = {
 Array = NDArray[Any]
 
 
-class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # type: ignore[misc]
     """A classifier that `partial_fit` teaches more, including new classes, without forgetting.
 
     >>> from sklearn.datasets import load_iris
@@ -59,33 +47,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     array([0, 1, 2])
 
     Args:
-        method: see `evenstream.Learner`, as for all arguments up to `drift`. None means the learner
-            chooses.
-        model: the name of a network, or a module; like all other parts, it is copied before use.
-        criterion: see `evenstream.Learner`.
-        head: see `evenstream.Learner`.
-        rule: the inference rule, which `evenstream.Learner` calls `predict`.
-        retrieval: see `evenstream.Learner`.
-        storing: see `evenstream.Learner`.
-        memory: samples kept for replay.
-        lr: learning rate.
-        batch: rows per step; `fit` and `partial_fit` split their data into batches of this size.
-        replay_batch: stored samples replayed in each step.
-        steps: updates for each batch.
-        step_rows: see `evenstream.Learner`.
-        optimizer: see `evenstream.Learner`.
-        momentum: momentum of SGD.
-        weight_decay: weight decay, with any optimiser.
-        device: where the network and the memory live.
-        dtype: as for `evenstream.Learner`; "float32" is the default, since with bfloat16 the
-            probabilities of a row would depend on the rows next to it.
-        augment: see `evenstream.Learner`.
-        mean: see `evenstream.Learner`.
-        std: see `evenstream.Learner`.
-        scope: see `evenstream.Learner`.
-        head_size: see `evenstream.Learner`.
-        weights: see `evenstream.Learner`.
-        drift: see `evenstream.Learner`.
+        method, model, ..., drift: see `LearnerParameters` and `evenstream.Learner`;
+            `fit` and `partial_fit` split their data into batches of `batch` rows.
         epochs: passes of `fit` over its data; `partial_fit` always makes one.
         class_weight: None, `{label: weight}` (1 for labels not listed), or "balanced",
             which needs all labels at once and so is for `fit` only.
@@ -99,68 +62,10 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_: their names, if the inputs had any.
     """
 
-    def __init__(
-        self,
-        method: str | Method | None = None,
-        model: str | nn.Module | Frozen | None = None,
-        *,
-        criterion: CrossEntropy | None = None,
-        head: Head | None = None,
-        rule: InferenceRule | str | None = None,
-        retrieval: Retrieval | None = None,
-        storing: Storing | None = None,
-        memory: int | None = None,
-        lr: float | None = None,
-        batch: int | None = None,
-        replay_batch: int | None = None,
-        steps: int | None = None,
-        step_rows: StepRows | None = None,
-        optimizer: str | OptimizerFactory | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        device: str | torch.device | None = None,
-        dtype: DType = "float32",
-        augment: str | Augmentation | None = None,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        scope: Literal["seen", "all"] | None = None,
-        head_size: int | None = None,
-        weights: str | Path | None = None,
-        drift: Adwin | None = None,
-        epochs: int = EPOCHS,
-        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.method = method
-        self.model = model
-        self.criterion = criterion
-        self.head = head
-        self.rule = rule
-        self.retrieval = retrieval
-        self.storing = storing
-        self.memory = memory
-        self.lr = lr
-        self.batch = batch
-        self.replay_batch = replay_batch
-        self.steps = steps
-        self.step_rows = step_rows
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.device = device
-        self.dtype = dtype
-        self.augment = augment
-        self.mean = mean
-        self.std = std
-        self.scope = scope
-        self.head_size = head_size
-        self.weights = weights
-        self.drift = drift
-        self.epochs = epochs
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.verbose = verbose
+    epochs: int = EPOCHS
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from scratch, in `epochs` passes over the data in random order.

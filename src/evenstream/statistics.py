@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ __all__ = [
     "difference_of_means",
     "mean_interval",
     "mean_std",
+    "paired_by_seed",
     "paired_difference",
 ]
 
@@ -52,6 +53,11 @@ class Interval:
     def excludes_zero(self) -> bool:
         """Whether zero lies outside the interval; `False` when there is no interval."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def __neg__(self) -> Interval:
+        """The difference the other way round."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Interval(-self.mean, low, high, self.n, self.std)
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Return the fields as a dictionary that can be written to JSON."""
@@ -99,6 +105,12 @@ def paired_difference(
         return Interval(mean=mean, low=None, high=None, n=n, std=None)
     half = _t_quantile(0.5 + confidence / 2, n - 1) * std / math.sqrt(n)
     return Interval(mean=mean, low=mean - half, high=mean + half, n=n, std=std)
+
+
+def paired_by_seed(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | None:
+    """Return the paired difference on the seeds that both have; `None` if there is none."""
+    seeds = [seed for seed in a if seed in b]
+    return paired_difference([a[s] for s in seeds], [b[s] for s in seeds]) if seeds else None
 
 
 def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:

@@ -15,6 +15,7 @@ from evenstream.report.experiments.layout import tables
 from evenstream.report.experiments.shown_numbers import names_of, numbers
 from evenstream.report.experiments.tidy_csv import outcome_csv
 from evenstream.report.experiments.verdicts import compare
+from evenstream.run.metrics_file import Metrics
 from tests.helpers.table_samples import (
     CIFAR10,
     EXPERIMENT,
@@ -85,17 +86,17 @@ def test_numbers_in_print_that_agree_are_one():
 
 
 def test_numbers_out_of_lists():
-    metrics = {
+    metrics = Metrics({
         "prediction_share": [0.25, 0.75], "accuracy_matrix": [[90, None], [40, 80]],
         "average_accuracy": [90, 60], "A_T": 60,
-    }  # fmt: skip
+    })  # fmt: skip
     assert numbers("prediction_share", metrics) == {"prediction_share_last": 75}
     assert numbers("accuracy_matrix", metrics) == {
         "accuracy_last_task": 80, "accuracy_other_tasks": 40
     }  # fmt: skip
     assert numbers("average_accuracy", metrics) == {"average_accuracy_mean": 75}
     assert numbers("A_T", metrics) == {"A_T": 60}
-    for metric in metrics:
+    for metric in metrics.entries:
         assert numbers(metric, metrics).keys() <= names_of([metric])
 
 
@@ -104,7 +105,7 @@ def test_numbers_out_of_lists():
     "metric", ["A_T", "prediction_share", "accuracy_matrix", "average_accuracy"]
 )
 def test_numbers_that_are_not_there(metric, value):
-    assert numbers(metric, {metric: value}) == {}
+    assert numbers(metric, Metrics({metric: value})) == {}
 
 
 def test_numbers_are_shown_in_the_unit_of_their_metric(tmp_path):

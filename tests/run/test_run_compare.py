@@ -41,7 +41,12 @@ def make_alone(comparison, folder):
     """The same runs, one after the other in this process."""
     for config in comparison.runs():
         start_run(config, run_folder(folder, config))
-    return write_summary(comparison, folder)
+    return summary_of(comparison, folder)
+
+
+def summary_of(comparison, folder):
+    write_summary(comparison, folder)
+    return json.loads((folder / "summary.json").read_text())
 
 
 def without_seconds(summary):
@@ -136,7 +141,7 @@ def test_killed_runs_are_tried_again_and_failures_are_told(table, tmp_path, monk
     play.asked.clear()
     assert compare(comparison, out, 2, heard) == []
     assert play.asked == [("er-las", 0)]
-    summary = write_summary(comparison, out)
+    summary = summary_of(comparison, out)
     assert without_seconds(summary) == without_seconds(make_alone(comparison, tmp_path / "alone"))
 
 

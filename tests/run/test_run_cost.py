@@ -59,7 +59,7 @@ def test_methods_over_the_budget_are_marked(tmp_path, capsys):
     for config in comparison.runs():
         start_run(config, run_folder(folder, config))
     summary = write_summary(comparison, folder)
-    assert [summary[m]["over_budget"] for m in ("er-las", "mir")] == [False, True]
+    assert [summary[m].over_budget for m in ("er-las", "mir")] == [False, True]
     assert main(["report", str(folder)]) == 0
     assert (folder / "report.html").read_text().count("over budget") == 1
     assert main(["report", str(folder), "--budget", "9x", "--out", str(folder / "other.html")]) == 0

@@ -12,6 +12,7 @@ from rich.live import Live
 
 from evenstream.errors import InputError, UnknownName
 from evenstream.run.many import Ended
+from evenstream.run.metrics_file import Metrics
 from evenstream.sweep.board import LiveBoard, PlainBoard
 from evenstream.sweep.cost import measure
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
@@ -93,7 +94,8 @@ def test_seeds_must_be_some(experiment):
 
 
 def took(seconds, steps):
-    return {"train_seconds": seconds * 0.75, "eval_seconds": seconds * 0.25, "steps": steps}
+    parts = {"train_seconds": seconds * 0.75, "eval_seconds": seconds * 0.25, "steps": steps}
+    return Metrics(parts)
 
 
 def test_the_most_alike_runs_count():
@@ -123,11 +125,13 @@ def test_nothing_alike_is_unknown_unless_guessed():
 
 def test_a_run_that_does_not_say_how_long_it_took_tells_nothing():
     config = small_config("c-digits", "er")
-    whole = took(10, 100)
+    whole = took(10, 100).entries
     for name in whole:
         for value in ({}, {name: None}, {name: "1"}):
             rest = {key: number for key, number in whole.items() if key != name}
-            assert Estimate([(config, {**rest, **value})]).seconds(config, guess=True) is None
+            assert (
+                Estimate([(config, Metrics({**rest, **value}))]).seconds(config, guess=True) is None
+            )
 
 
 def test_several_at_the_same_time():
@@ -165,7 +169,8 @@ def text_of(renderable, width=100):
 
 
 def metrics_of(accuracy, forgetting=5.0):
-    return {"A_T": accuracy, "F_T": forgetting, "accuracy_matrix": [[1]], **took(10, 20)}
+    entries = {"A_T": accuracy, "F_T": forgetting, "accuracy_matrix": [[1]]}
+    return Metrics({**entries, **took(10, 20).entries})
 
 
 def test_table_fills_in(experiment, tmp_path):
@@ -226,7 +231,7 @@ def test_runs_of_other_sweeps_tell_about_those_alike(experiment, tmp_path):
         for config in others:
             store.folder(config).mkdir(parents=True)
             config.write(store.folder(config))
-            text = finished(config, **took(10, 20))
+            text = finished(config, **took(10, 20).entries)
             (store.folder(config) / "metrics.json").write_text(text)
         return PlainBoard(plan, store, 1, Console(file=io.StringIO())).status()
 

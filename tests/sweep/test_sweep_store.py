@@ -16,6 +16,7 @@ from evenstream.files import exclusive
 from evenstream.run.config import RunConfig
 from evenstream.run.identity import NO_RESULT_DEPENDS_ON, canonical, run_key
 from evenstream.run.many import Ended
+from evenstream.run.metrics_file import Metrics
 from evenstream.sweep.store import LOCK, Store
 from tests.helpers.small_runs import finished, small_config
 
@@ -156,7 +157,7 @@ def test_failures_are_counted_and_forgotten(tmp_path):
     store.record(dataclasses.replace(run, error="again"))
     expected = {"error": "again", "traceback": "Traceback ...", "attempts": 2}
     assert store.failure(CONFIG) == expected
-    store.record(Ended(CONFIG, store.folder(CONFIG), metrics={}))
+    store.record(Ended(CONFIG, store.folder(CONFIG), metrics=Metrics()))
     assert store.failure(CONFIG) is None
     assert not (store.folder(CONFIG) / "error.json").exists()
 

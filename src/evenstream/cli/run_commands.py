@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evenstream.cli.screen import Screen
     from evenstream.run.compare import Comparison
     from evenstream.run.config import RunConfig
+    from evenstream.run.metrics_file import Metrics
     from evenstream.streams import Stream
 
 MethodName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
@@ -216,7 +217,8 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
 
     from evenstream.extras import MissingExtra
     from evenstream.report import write_report
-    from evenstream.report.comparison.summary import render_table, write_summary
+    from evenstream.report.comparison.summary import write_summary
+    from evenstream.report.comparison.tables import render_table
     from evenstream.report.formats import plain
     from evenstream.run.compare import compare as run_all
     from evenstream.run.compare import online_statements, run_folder
@@ -237,9 +239,10 @@ def _compare(comparison: Comparison, folder: Path, jobs: int, trackers: list[str
         total = len(comparison.methods) * comparison.seeds
         task = bar.add_task("runs", total=total)
 
-        def said(config: RunConfig, metrics: dict[str, Any] | None, error: str | None) -> None:
+        def said(config: RunConfig, metrics: Metrics | None, error: str | None) -> None:
             bar.advance(task)
-            result = f"failed: {error}" if metrics is None else f"A_T {plain(metrics['A_T'])} %"
+            accuracy = metrics and f"A_T {plain(metrics.number('A_T'))} %"
+            result = accuracy or f"failed: {error}"
             _say(bar.console, f"{config.method} seed {config.seed}: {result}")
 
         errors = run_all(comparison, folder, jobs, said)
@@ -302,28 +305,28 @@ def _print_settings(console: Screen, config: RunConfig, title: str) -> None:
     )
 
 
-def _print_result(console: Screen, metrics: dict[str, Any], folder: Path) -> None:
+def _print_result(console: Screen, metrics: Metrics, folder: Path) -> None:
     from evenstream.report.formats import count, plain
 
     forgetting = "" if metrics["F_T"] is None else f", forgetting F_T {metrics['F_T']:.1f}"
     _say(
         console,
-        f"average accuracy A_T {plain(metrics['A_T'])} %{forgetting}; "
+        f"average accuracy A_T {plain(metrics.number('A_T'))} %{forgetting}; "
         f"{metrics['steps']} steps in {metrics['train_seconds']:.1f} s, "
         f"{metrics['samples_per_second'] or 0:,.0f} samples/s, {metrics['dtype']}; "
         f"evaluation {metrics['eval_seconds']:.1f} s",
     )
-    if metrics.get("relative_cost") is not None:
+    if metrics.number("relative_cost") is not None:
         _say(
             console,
             f"cost {metrics['image_passes']:,.0f} image passes, "
             f"{metrics['relative_cost']:.2f} times er-las; CPU {metrics['cpu_seconds']:.1f} s",
         )
-    if metrics.get("A_AUC") is not None:
-        statement = (metrics.get("online") or {}).get("statement", "")
-        _say(console, f"A_AUC {metrics['A_AUC']:.1f} % {statement}")
+    area = metrics.number("A_AUC")
+    if area is not None:
+        _say(console, f"A_AUC {area:.1f} % {metrics.online.statement}")
     for part, what in (("train", "training"), ("test", "test")):
-        skipped = (metrics.get(f"skipped_{part}") or {}).get("count", 0)
+        skipped, _ = metrics.skipped(part)
         if skipped:
             _say(console, f"left out as unreadable: {count(skipped, f'{what} sample')}")
     page = f"`evenstream report {shlex.quote(str(folder))}` turns them into a page"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -28,6 +28,10 @@ ScaleName = Annotated[
 StoreFolder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 
 
+def _of_experiment(metavar: str) -> Any:
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="(default: the experiment's)")
+
+
 @dataclass(frozen=True)
 class SweepOptions:
     """options of the sweep"""
@@ -43,10 +47,7 @@ class SweepOptions:
         ),
     ] = None
     """Address of the Ray cluster; --out must be the same folder on all its machines."""
-    seeds: Annotated[
-        int | None,
-        tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the experiment's)"),
-    ] = None
+    seeds: Annotated[int | None, _of_experiment("INT")] = None
     """Number of runs per cell."""
     cells: Annotated[
         tuple[str, ...],
@@ -55,22 +56,13 @@ class SweepOptions:
     """Only cells with these values: method=er method=er-las memory=500."""
     scale: ScaleName = None
     """A smaller version defined by the experiment; its numbers are labelled with it."""
-    device: Annotated[
-        str | None,
-        tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the experiment's)"),
-    ] = None
+    device: Annotated[str | None, _of_experiment("NAME")] = None
     """Device for all runs: cpu, cuda, cuda:1, ..."""
     dtype: Annotated[
-        Literal["auto", "float32", "bfloat16"] | None,
-        tyro.conf.arg(
-            metavar="{auto,float32,bfloat16}", help_behavior_hint="(default: the experiment's)"
-        ),
+        Literal["auto", "float32", "bfloat16"] | None, _of_experiment("{auto,float32,bfloat16}")
     ] = None
     """Precision of all runs; auto is bfloat16 on CPUs with AMX, otherwise float32."""
-    weights: Annotated[
-        str | None,
-        tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the experiment's)"),
-    ] = None
+    weights: Annotated[str | None, _of_experiment("FILE")] = None
     """Weights that all runs start from (see `evenstream pretrain`); none: from scratch."""
     retries: int = 1
     """How many times to retry a failed run."""

@@ -32,7 +32,7 @@ from evenstream.live.learner_folder import bring_to_saved, claimed
 from evenstream.live.sources import as_batch
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
-from evenstream.run.folder import METRICS
+from evenstream.run.metrics_file import METRICS
 from evenstream.showing import Line
 from evenstream.tabular import TableEncoder, is_frame
 

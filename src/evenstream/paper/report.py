@@ -25,11 +25,11 @@ from evenstream.report.experiments import (
     Outcome,
     Search,
     Stated,
-    Table,
     collect_outcome,
     find_runs,
 )
 from evenstream.report.html import labelled, lines, scroll
+from evenstream.report.table import Column, Table
 from evenstream.run.identity import canonical
 from evenstream.streams.profile import Profile, profile
 from evenstream.sweep.experiment import Cell, Experiment
@@ -140,13 +140,13 @@ def _describe(entry: Description) -> Further:
 
 def _data_sets(rows: Sequence[dict[str, str]]) -> Table:
     columns = [name for name in rows[0] if name != "source"]
+    first, *others = (name.replace("_", " ") for name in columns)
+    heads = (Column(first, left=True, head=True), *map(Column, others))
     return Table(
         "Data sets",
         "",
-        "",
-        (*(name.replace("_", " ") for name in columns), "on this machine"),
+        (*heads, Column("on this machine", left=True)),
         tuple((*(row[name] for name in columns), _on_this_machine(row)) for row in rows),
-        left=frozenset({0, len(columns)}),
     )
 
 

@@ -9,14 +9,14 @@ from functools import cached_property
 
 from evenstream.paper.catalogue import Description
 from evenstream.paper.choice import in_order
-from evenstream.report.experiments import Outcome, Table
+from evenstream.report.experiments import Outcome
 from evenstream.report.experiments.outcome import Measured
 from evenstream.report.experiments.shown_numbers import names_of
 from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, Verdict
 from evenstream.report.formats import signed
+from evenstream.report.table import Column, Table
 
 _COUNTED: tuple[Verdict, ...] = ("no clear difference", "better", "worse")
-_HEADS = ("paper", "experiment", "printed", "run", *(f"{SIGNS[v]} {v}" for v in _COUNTED))
 _CAPTION = (
     "Numbers that each table prints, or the text about a figure (one that holds for several cells "
     "counts for each); how many of them have runs at the paper's own scale, and how these compare, "
@@ -38,9 +38,12 @@ def summary(outcomes: Sequence[Outcome], described: Sequence[Description]) -> Ta
     every = list(tallies.values())
     numbers = [sum(tally.numbers[place] for tally in every) for place in range(2 + len(_COUNTED))]
     rows.append(("all", "", *map(str, numbers), "", f"{numbers[0] - sum(numbers[2:])} open"))
-    columns = (*_HEADS, "ours − printed", "open, and why")
-    left = frozenset({0, 1, len(columns) - 2, len(columns) - 1})
-    return Table("Summary", "", _CAPTION, columns, tuple(rows), left=left, heads=2)
+    heads = (
+        *(Column(name, left=True, head=True) for name in ("paper", "experiment")),
+        *(Column(name) for name in ("printed", "run", *(f"{SIGNS[v]} {v}" for v in _COUNTED))),
+        *(Column(name, left=True) for name in ("ours − printed", "open, and why")),
+    )
+    return Table("Summary", _CAPTION, heads, tuple(rows))
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from evenstream.report.charts.bars import share_fits, share_svg, share_top
 from evenstream.report.charts.canvas import Size
 from evenstream.report.formats import plain
-from evenstream.report.html import details, escape, labelled, lines, scroll
-from evenstream.report.legend import method_label
+from evenstream.report.html import Marked, breakable, details, labelled, lines, scroll
+from evenstream.report.html_table import html_table
+from evenstream.report.legend import legend, method_label, truth_item
 from evenstream.report.series import Array, Series
+from evenstream.report.table import Column, Table
 
 WIDE, NARROW, PANEL = (720, 340), (340, 280), (340, 180)
 
@@ -29,21 +33,53 @@ def number_table(
     names: Sequence[str] | None = None,
 ) -> str:
     """Return the numbers of a chart, one row for each task, or for each class by name."""
-    heads = "".join(f'<th scope="col">{name}</th>' for name, _ in columns)
     names = names or [str(n + 1) for n in range(len(columns[0][1]))]
-    rows = [
-        f'<tr><th scope="row">{escape(name)}</th>'
-        f"{''.join(f'<td>{plain(v)}</td>' for v in values)}</tr>"
-        for name, *values in zip(names, *(c for _, c in columns), strict=True)
-    ]
-    table = (
-        f"<table><caption>{caption}</caption><thead><tr><th scope='col'>{of}</th>{heads}</tr>"
-        f"</thead><tbody>\n{lines(rows)}\n</tbody></table>"
+    table = Table(
+        "",
+        caption,
+        (Column(of, head=True), *(Column(Marked(name, breakable(name))) for name, _ in columns)),
+        tuple(
+            (name, *map(plain, values))
+            for name, *values in zip(names, *(c for _, c in columns), strict=True)
+        ),
+        kind="plain",
     )
-    return details("Show the numbers", scroll(table, caption))
+    return details("Show the numbers", scroll(html_table(table), caption))
 
 
-def share_charts(series: Sequence[Series], label: str, salt: str = "share") -> str:
+def figure(
+    name: str, title: str, caption: str, key: str, content: str, level: str = "h2", kind: str = ""
+) -> str:
+    """Return a chart with caption and key on the left, or on top if it is of the kind "tall"."""
+    return f"""<figure class="chart{kind and f" {kind}"}" aria-labelledby="{name}">
+<figcaption><{level} id="{name}">{title}</{level}>
+<p>{caption}</p>
+{key}</figcaption>
+<div>
+{content}
+</div>
+</figure>"""
+
+
+def share_parts(series: Sequence[Series], salt: str = "share") -> tuple[str, str]:
+    """Return the key and the charts of where predictions go, with their numbers."""
+    final = [(s, f"{plain(100 * s.share[-1])} %") for s in series]
+    truth = 100 * series[0].truth
+    value = "" if np.isnan(truth[-1]) else f"{plain(truth[-1])} %"
+    label = (
+        f"Bar chart of predictions per task. Share on the last task"
+        f"{f' (true share {value})' if value else ''}: "
+        f"{', '.join(f'{s.name} {share}' for s, share in final)}."
+    )
+    columns = [(s.name, 100 * s.share) for s in series]
+    if not np.isnan(truth).all():
+        columns.append(("true share", truth))
+    table = number_table(columns, "Share of predictions on each task's classes, in %.")
+    key = legend(final, "Share on the last task", truth_item(value) if value else "")
+    return key, _share_charts(series, label, salt) + table
+
+
+def _share_charts(series: Sequence[Series], label: str, salt: str) -> str:
     """Return the bars of all methods in one chart where they fit, else a chart for each."""
     top = share_top(series)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+
+from evenstream.statistics import Interval
 
 OVER_BUDGET = "over budget"
 """The mark of a method that costs more than it may."""
@@ -23,37 +24,31 @@ def signed(value: float, digits: int = 1) -> str:
     return text if text.startswith("−") or float(text) == 0 else f"+{text}"
 
 
-def format_spread(spread: Mapping[str, Any], digits: int = 1) -> str:
+def format_spread(spread: Interval | None, digits: int = 1) -> str:
     """Return "mean ± std", the mean alone for one seed, or a dash when there is no value."""
-    mean = plain(spread["mean"], digits)
-    return mean if spread["std"] is None else f"{mean} ± {spread['std']:.{digits}f}"
+    if spread is None:
+        return plain(None)
+    mean = plain(spread.mean, digits)
+    return mean if spread.std is None else f"{mean} ± {spread.std:.{digits}f}"
 
 
-def seconds_digits(entry: Mapping[str, Any]) -> int:
-    """Return the digits to show of a method's training seconds: two for short runs."""
-    mean = entry["train_seconds"]["mean"]
-    return 2 if mean is not None and mean < 10 else 1
-
-
-def format_interval(interval: Mapping[str, Any] | None, digits: int = 1) -> str:
+def format_interval(interval: Interval | None, digits: int = 1) -> str:
     """Return "+mean [low, high]", the mean alone for one pair, or a dash."""
     if interval is None:
-        return "–"
-    if interval["low"] is None:
-        return signed(interval["mean"], digits)
-    mean, low, high = (signed(interval[key], digits) for key in ("mean", "low", "high"))
-    return f"{mean} [{low}, {high}]"
+        return plain(None)
+    mean = signed(interval.mean, digits)
+    if interval.low is None or interval.high is None:
+        return mean
+    return f"{mean} [{signed(interval.low, digits)}, {signed(interval.high, digits)}]"
 
 
-def verdict(accuracy: Mapping[str, Any] | None) -> str:
+def verdict(accuracy: Interval | None) -> str:
     """Say in three words what a difference in A_T tells."""
-    if accuracy is None or accuracy["low"] is None:
+    if accuracy is None or accuracy.low is None:
         return "one seed only"
-    if accuracy["low"] > 0:
-        return "more accurate"
-    if accuracy["high"] < 0:
-        return "less accurate"
-    return "no clear difference"
+    if not accuracy.excludes_zero:
+        return "no clear difference"
+    return "more accurate" if accuracy.mean > 0 else "less accurate"
 
 
 def count(n: int, what: str) -> str:

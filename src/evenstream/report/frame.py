@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from evenstream.report.charts.style import DARK, LIGHT, Colours
-from evenstream.report.html import escape
+from evenstream.report.html import breakable, escape
 from evenstream.version import __version__
 
 
@@ -42,6 +42,15 @@ and loads nothing from the network.</footer>
 </body>
 </html>
 """
+
+
+def header(title: str, lead: str, further: str = "") -> str:
+    """Return the top of a page: its title, and what it comes to, as HTML."""
+    return f"""<header class="top"><div>
+<p class="eyebrow">evenstream report</p>
+<h1>{breakable(title)}</h1>
+<p class="lead">{lead}</p>
+{further}</div></header>"""
 
 
 def _palette() -> str:

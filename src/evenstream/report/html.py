@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Self
 
-from evenstream.report.formats import plain
+from evenstream.report.formats import format_spread
+from evenstream.statistics import Interval
+
+
+class Marked(str):
+    """Text that pages show with more than its letters: as `html`, which is safe."""
+
+    html: str
+
+    def __new__(cls, text: str, html: str) -> Self:
+        """Both forms of it."""
+        made = super().__new__(cls, text)
+        made.html = html
+        return made
 
 
 def escape(value: object) -> str:
     """Return a value as text that is safe in HTML and in its attributes."""
-    return html.escape(str(value), quote=True)
+    return value.html if isinstance(value, Marked) else html.escape(str(value), quote=True)
 
 
 def breakable(name: str) -> str:
@@ -28,6 +40,12 @@ def code(name: str) -> str:
 def lines(parts: list[str]) -> str:
     """Join pieces, one to a line."""
     return "\n".join(parts)
+
+
+def bullets(items: list[str], kind: str = "") -> str:
+    """Return pieces as a list."""
+    own = f' class="{kind}"' if kind else ""
+    return f"<ul{own}>\n{lines([f'<li>{item}</li>' for item in items])}\n</ul>"
 
 
 def card(name: str, title: str, content: str, kind: str = "card") -> str:
@@ -51,14 +69,15 @@ def scroll(content: str, label: str) -> str:
     )
 
 
-def labelled(svg: str, label: str) -> str:
+def labelled(svg: str, label: str, style: str = "") -> str:
     """Say in words what a chart shows, for those who cannot see it."""
-    return svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{escape(label)}" ', 1)
+    look = f'style="{style}" ' if style else ""
+    attributes = f'{look}class="plot" role="img" aria-label="{escape(label)}"'
+    return svg.replace("<svg ", f"<svg {attributes} ", 1)
 
 
-def spread(values: Mapping[str, Any], digits: int = 1) -> str:
+def spread(values: Interval | None, digits: int = 1) -> Marked:
     """Return "mean ± std" with the deviation in a quieter colour."""
-    mean = plain(values["mean"], digits)
-    if values["std"] is None:
-        return mean
-    return f'{mean} <span class="pm">± {values["std"]:.{digits}f}</span>'
+    text = format_spread(values, digits)
+    mean, sign, std = text.partition(" ± ")
+    return Marked(text, f'{mean} <span class="pm">± {std}</span>' if sign else mean)

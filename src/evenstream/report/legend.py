@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from evenstream.report.charts.style import Drawn, colour, dashes, marker
@@ -19,6 +20,14 @@ _SHAPES = {
     "l-2.2 -2.2l2.4 -2.4l-2.4 -2.4z",
     "p": "M14 1.6l4.6 3.4l-1.8 5.2h-5.6l-1.8 -5.2z",
 }
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method's name, and its place for colour and marker."""
+
+    name: str
+    index: int
 
 
 class Named(Drawn, Protocol):

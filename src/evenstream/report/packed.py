@@ -11,10 +11,10 @@ from typing import Any
 import tomli_w
 
 from evenstream.errors import DataError
-from evenstream.files import write_atomically
+from evenstream.files import read_object, write_atomically
 from evenstream.run.config import CONFIG, RunConfig, read_toml
 from evenstream.run.environment import ENVIRONMENT
-from evenstream.run.folder import METRICS
+from evenstream.run.metrics_file import METRICS
 
 PACKED = ".runs.jsonl"
 """How the names of such files end."""
@@ -38,10 +38,11 @@ class PackedRun:
         """Read a run's folder; a `DataError` says why it is not fit for keeping."""
         config = read_toml(folder / CONFIG)
         RunConfig.from_values(folder / CONFIG, config)
-        metrics, env = (_json_object(folder / file) for file in (METRICS, ENVIRONMENT))
-        if metrics is None:
-            raise DataError(f"{folder} has no {METRICS}")
-        return cls(name, config, metrics, env)
+        try:
+            env = read_object(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else None
+            return cls(name, config, read_object(folder / METRICS), env)
+        except DataError as error:
+            raise DataError(f"{folder}: {error}") from None
 
     @property
     def settings(self) -> str:
@@ -122,16 +123,3 @@ def _check_settings(tree: Any) -> None:
         raise ValueError("its config holds null")
     for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
         _check_settings(each)
-
-
-def _json_object(file: Path) -> dict[str, Any] | None:
-    """The object in a file; None if there is no file."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} cannot be read ({error})") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{file} is not an object")
-    return found

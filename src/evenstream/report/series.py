@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.errors import InputError
 from evenstream.metrics import as_matrix, average_accuracies
-from evenstream.report.runs import Run, number
+from evenstream.report.runs import Run
+from evenstream.run.metrics_file import Metrics, number
 
 __all__ = ["Array", "Series", "collect"]
 
@@ -81,8 +81,8 @@ def collect(runs: Iterable[Run]) -> list[Series]:
             seed of a method occurs twice.
     """
     finished = [run for run in runs if run.finished]
-    _must_agree("streams", {str(run.metrics["stream"]) for run in finished})
-    _must_agree("numbers of tasks", {str(len(run.metrics["tasks"])) for run in finished})
+    _must_agree("streams", {run.metrics.stream for run in finished})
+    _must_agree("numbers of tasks", {str(len(run.metrics.tasks)) for run in finished})
     groups: dict[str, list[Run]] = {}
     for run in finished:
         groups.setdefault(run.method, []).append(run)
@@ -103,15 +103,15 @@ def _series(name: str, index: int, runs: Sequence[Run]) -> Series:
     seeds = tuple(int(run.seed) for run in runs)
     if len(set(seeds)) < len(seeds):
         raise InputError(f"a seed of {name!r} occurs more than once; remove one of the runs")
-    n = len(runs[0].metrics["tasks"])
+    n = len(runs[0].metrics.tasks)
     accuracy = np.stack([_vector(_accuracies(run.metrics), n) for run in runs])
 
     def mean_of(key: str, size: int = n) -> Array:
-        return _mean(np.stack([_vector(run.metrics.get(key), size) for run in runs]))
+        return _mean(np.stack([_vector(run.metrics.values(key), size) for run in runs]))
 
-    curves = [run.online.get("accuracy", []) for run in runs]
-    points = max(map(len, curves))
-    online = np.stack([_vector(curve, points) for curve in curves])
+    curves = [run.metrics.online for run in runs]
+    points = max(len(curve.accuracy) for curve in curves)
+    online = np.stack([_vector(curve.accuracy, points) for curve in curves])
     return Series(
         name=name,
         index=index,
@@ -122,28 +122,27 @@ def _series(name: str, index: int, runs: Sequence[Run]) -> Series:
         share=mean_of("prediction_share"),
         truth=mean_of("true_share"),
         seconds=mean_of("train_seconds_after_task"),
-        steps=runs[0].online.get("every", 1) * np.arange(1, points + 1, dtype=np.float64),
+        steps=curves[0].every * np.arange(1, points + 1, dtype=np.float64),
         online=_mean(online),
         online_std=_std(online),
-        recall=mean_of("class_recall", max(len(run.classes) for run in runs)),
+        recall=mean_of("class_recall", max(len(run.metrics.classes) for run in runs)),
     )
 
 
-def _accuracies(metrics: Mapping[str, Any]) -> object:
+def _accuracies(metrics: Metrics) -> Sequence[object]:
     """Return the averages as recorded, or worked out from the matrix if they were not."""
-    recorded = metrics.get("average_accuracy")
-    if isinstance(recorded, list) and len(recorded) == len(metrics["tasks"]):
+    recorded = metrics.values("average_accuracy")
+    if len(recorded) == len(metrics.tasks):
         return recorded
     return average_accuracies(metrics["accuracy_matrix"])
 
 
-def _vector(values: object, n: int) -> Array:
+def _vector(values: Sequence[object], n: int) -> Array:
     """Return the first n values, NaN where there is no number."""
     result = np.full(n, np.nan)
-    if isinstance(values, Sequence):
-        for i, value in enumerate(values[:n]):
-            known = number(value)
-            result[i] = np.nan if known is None else known
+    for i, value in enumerate(values[:n]):
+        known = number(value)
+        result[i] = np.nan if known is None else known
     return result
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
@@ -17,9 +16,10 @@ from evenstream.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.config import COMPARISON, CONFIG, RunConfig, read_toml
 from evenstream.run.folder import finished_metrics, resume_command
 from evenstream.run.many import Job, make_all
+from evenstream.run.metrics_file import Metrics
 from evenstream.run.workers import work_off
 
-Report = Callable[[RunConfig, dict[str, Any] | None, str | None], None]
+Report = Callable[[RunConfig, Metrics | None, str | None], None]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def compare(comparison: Comparison, out: Path, jobs: int, report: Report) -> lis
     return errors
 
 
-def finished_runs(comparison: Comparison, out: Path) -> dict[RunConfig, dict[str, Any]]:
+def finished_runs(comparison: Comparison, out: Path) -> dict[RunConfig, Metrics]:
     """The metrics of the runs that are finished already."""
     done = {}
     for config in comparison.runs():
@@ -114,7 +114,7 @@ def finished_runs(comparison: Comparison, out: Path) -> dict[RunConfig, dict[str
     return done
 
 
-def make_or_finish(job: Job, stop: StopFlag) -> dict[str, Any]:
+def make_or_finish(job: Job, stop: StopFlag) -> Metrics:
     """One run, in a worker process."""
     from evenstream.run.runner import resume_run, start_run
 
@@ -128,14 +128,12 @@ def make_or_finish(job: Job, stop: StopFlag) -> dict[str, Any]:
 
 def online_statements(comparison: Comparison, out: Path) -> list[str]:
     """Which test samples the online accuracies were measured on; one statement, if any."""
-    found = [run.get("online") for run in metrics_by_method(comparison, out)]
-    return list(
-        dict.fromkeys(online["statement"] for online in found if online and "statement" in online)
-    )
+    found = (run.online.statement for run in metrics_by_method(comparison, out))
+    return list(dict.fromkeys(filter(None, found)))
 
 
-def metrics_by_method(comparison: Comparison, out: Path) -> list[dict[str, Any]]:
+def metrics_by_method(comparison: Comparison, out: Path) -> list[Metrics]:
     """The metrics of all runs that are finished, method after method."""
     found = ((run, finished_metrics(run_folder(out, run))) for run in comparison.runs())
-    own = [m for run, m in found if m and (m["method"], m["seed"]) == (run.method, run.seed)]
-    return sorted(own, key=lambda metrics: comparison.methods.index(metrics["method"]))
+    own = [m for run, m in found if m and (m.method, m.seed) == (run.method, run.seed)]
+    return sorted(own, key=lambda metrics: comparison.methods.index(metrics.method))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from evenstream.errors import EvenstreamError
-from evenstream.files import TEMPORARY
+from evenstream.files import TEMPORARY, object_or_none
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
+from evenstream.run.metrics_file import METRICS, Metrics
 
-METRICS = "metrics.json"
-METRICS_FORMAT = 1
-"""Its version."""
 CHECKPOINTS = "checkpoint"
 
 
@@ -53,41 +50,13 @@ def resume_command(out: Path) -> str:
     return f"evenstream resume {shlex.quote(str(out))}"
 
 
-def read_metrics(out: Path) -> dict[str, Any] | None:
+def read_metrics(out: Path) -> Metrics | None:
     """The metrics of a run, or None if it has not written any yet."""
-    try:
-        found = json.loads((out / METRICS).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+    found = object_or_none(out / METRICS)
+    return None if found is None else Metrics(found)
 
 
-def finished_metrics(out: Path) -> dict[str, Any] | None:
+def finished_metrics(out: Path) -> Metrics | None:
     """The metrics of a run that is finished, else None; also if they are damaged."""
-    found = read_metrics(out) or {}
-    whole = all(name in found or name in _NEW for name in _KINDS) and all(
-        isinstance(found.get(name), kinds) for name, kinds in _KINDS.items()
-    )
-    return found if whole and found["status"] == "finished" else None
-
-
-_NUMBER, _NONE = (int, float), (type(None),)
-_KINDS: dict[str, tuple[type, ...]] = {
-    "status": (str,),
-    "method": (str,),
-    "seed": (int,),
-    "A_T": _NUMBER + _NONE,
-    "F_T": _NUMBER + _NONE,
-    "A_AUC": _NUMBER + _NONE,
-    "online": (dict, *_NONE),
-    "steps": (int,),
-    "train_seconds": _NUMBER,
-    "eval_seconds": _NUMBER,
-    "samples_per_second": _NUMBER + _NONE,
-    "skipped_train": (dict, *_NONE),
-    "skipped_test": (dict, *_NONE),
-    "dtype": (str,),
-}
-"""What the commands say of a finished run."""
-_NEW = {"A_AUC", "online", "skipped_train", "skipped_test"}
-"""What runs of earlier versions do not have."""
+    found = read_metrics(out)
+    return found if found is not None and found.complete and found.finished else None

@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from evenstream.interruption import StopFlag
 from evenstream.run.config import RunConfig
+from evenstream.run.metrics_file import Metrics
 from evenstream.run.workers import Answer
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,6 @@ ATTEMPTS = 3
 
 Job = tuple[RunConfig, Path]
 """A run and the folder it lives in."""
-Metrics = dict[str, Any]
 Work = Callable[[Job, StopFlag], Metrics]
 Ending = Generator[tuple[Job, Answer[Metrics]], None, None]
 """Jobs with their answers, as they end."""

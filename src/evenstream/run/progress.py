@@ -35,9 +35,6 @@ class Progress:
     def evaluated(self, task: int, average: float | None) -> None:
         """The average accuracy after a task is known."""
 
-    def finish(self, metrics: dict[str, Any]) -> None:
-        """The run is over."""
-
     def close(self) -> None:
         """Leave the terminal as it was."""
 
@@ -151,10 +148,6 @@ class LiveBar(_Counting):
         text = f"  after {self.part} {task + 1}: average accuracy {_percent(average)}"
         self._bar.console.print(text, highlight=False)
         self._bar.update(self._task, status=self.status())
-
-    def finish(self, metrics: dict[str, Any]) -> None:
-        """Leave the finished bar on the screen."""
-        self.close()
 
     def close(self) -> None:
         """Stop drawing."""

@@ -10,17 +10,15 @@ from evenstream.core.passes import BACKWARD, FORWARD
 from evenstream.learner.learner import Learner
 from evenstream.run.config import RunConfig
 from evenstream.run.evaluation import Evaluation
-from evenstream.run.folder import METRICS_FORMAT
+from evenstream.run.metrics_file import METRICS_FORMAT, Metrics
 from evenstream.run.position import Position
 
 
-def sum_up(
-    config: RunConfig, evaluation: Evaluation, learner: Learner, at: Position
-) -> dict[str, Any]:
+def sum_up(config: RunConfig, evaluation: Evaluation, learner: Learner, at: Position) -> Metrics:
     """All numbers of a run so far; those of the whole stream are None until it is finished."""
     stream, matrix = evaluation.stream, at.matrix
     finished = len(matrix) == len(stream)
-    return {
+    entries = {
         "format": METRICS_FORMAT,
         "method": config.method,
         "stream": config.stream,
@@ -54,6 +52,7 @@ def sum_up(
         "dtype": learner.options.dtype,
         "threads": config.threads,
     }
+    return Metrics(entries)
 
 
 def _of_the_whole_stream(

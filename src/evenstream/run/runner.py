@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from evenstream import metrics
 from evenstream.checkpoint import has_checkpoint, write_checkpoint
@@ -23,11 +22,11 @@ from evenstream.run.environment import record_session
 from evenstream.run.events import EVALUATED, ONLINE, EventLog, cut_back
 from evenstream.run.folder import (
     CHECKPOINTS,
-    METRICS,
     claim_folder,
     finished_metrics,
     resume_command,
 )
+from evenstream.run.metrics_file import METRICS, Metrics
 from evenstream.run.position import Position, Skipped
 from evenstream.run.preparation import make_batch_sizes, make_evaluation, make_learner, prepare
 from evenstream.run.progress import Progress, Silent
@@ -45,7 +44,7 @@ NAMED_SKIPPED = 3
 
 def start_run(
     config: RunConfig, out: Path, progress: Progress | None = None, stop: StopFlag | None = None
-) -> dict[str, Any]:
+) -> Metrics:
     """Make a run in a new folder; returns its metrics.
 
     Without a `stop` flag, Ctrl-C and SIGTERM save the run and raise `Interrupted`.
@@ -57,7 +56,7 @@ def start_run(
 
 def resume_run(
     out: Path, progress: Progress | None = None, stop: StopFlag | None = None
-) -> dict[str, Any]:
+) -> Metrics:
     """Go on with a run from its newest checkpoint; a finished run is left alone."""
     config = RunConfig.read(out)
     done = finished_metrics(out)
@@ -74,7 +73,7 @@ def execute(
     out: Path,
     progress: Progress | None = None,
     stop: StopFlag | None = None,
-) -> dict[str, Any]:
+) -> Metrics:
     """Make a run, or the rest of it, in a folder that was claimed for it; returns its metrics."""
     progress = progress or Silent()
     return work_on(out, config, lambda: _Run(config, stream, out, progress), stop)
@@ -108,7 +107,7 @@ class _Run:
         self.progress.close()
         self.events.close()
 
-    def go(self, stop: StopFlag) -> dict[str, Any]:
+    def go(self, stop: StopFlag) -> Metrics:
         done = self.learner.step
         steps = done + self._steps_left()
         self.progress.start(self.config.method, self.config.seed, steps, done)
@@ -120,7 +119,6 @@ class _Run:
             self._checkpoint()
             self._write_metrics()
         found = self._write_metrics()
-        self.progress.finish(found)
         log.info("%s in %s: finished", self.config.method, self.out)
         return found
 
@@ -293,7 +291,7 @@ class _Run:
         }
         write_checkpoint(self.checkpoints, self.learner.step, tree)
 
-    def _write_metrics(self) -> dict[str, Any]:
+    def _write_metrics(self) -> Metrics:
         found = sum_up(self.config, self.evaluation, self.learner, self.at)
-        write_atomically(self.out / METRICS, json.dumps(found, indent=1))
+        write_atomically(self.out / METRICS, json.dumps(found.entries, indent=1))
         return found

@@ -18,15 +18,16 @@ from evenstream.run.data_identity import check_same_data
 from evenstream.run.folder import CHECKPOINTS, resume_command
 
 P = TypeVar("P")
+R_co = TypeVar("R_co", covariant=True)
 
 MAY_CHANGE = {"stream", "corrupt", "device", "threads", "checkpoint_every"}
 """Settings that may be edited before a resume: data moved, another machine."""
 
 
-class Work(Protocol):
+class Work(Protocol[R_co]):
     """Something that can be stopped and taken up again."""
 
-    def go(self, stop: StopFlag) -> dict[str, Any]:
+    def go(self, stop: StopFlag) -> R_co:
         """Work to the end; when told to stop, save and raise `Interrupted`."""
         ...
 
@@ -36,8 +37,8 @@ class Work(Protocol):
 
 
 def work_on(
-    out: Path, settings: TomlSettings, begin: Callable[[], Work], stop: StopFlag | None
-) -> dict[str, Any]:
+    out: Path, settings: TomlSettings, begin: Callable[[], Work[R_co]], stop: StopFlag | None
+) -> R_co:
     """Work in a folder that was claimed for it, alone; returns what the work returns.
 
     Without a `stop` flag, Ctrl-C and SIGTERM stop it.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenstream.run.events import last_step
 from evenstream.run.identity import run_key
-from evenstream.run.many import Ended, Job, Metrics
+from evenstream.run.many import Ended, Job
+from evenstream.run.metrics_file import Metrics
 from evenstream.statistics import mean_std
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.experiment import Cell, Value
@@ -67,7 +68,7 @@ class Board(Listener):
         if run.error is not None:
             result = f"failed: {run.error}" + ("; will be tried again" if run.again else "")
         else:
-            result = _first_number(self.plan.experiment.metrics, run.metrics or {})
+            result = _first_number(self.plan.experiment.metrics, run.metrics or Metrics())
         return f"{self._cells[run.config]}, seed {run.config.seed}{self.plan.label}: {result}"
 
     def seconds_left(self) -> float | None:
@@ -83,7 +84,7 @@ class Board(Listener):
 
     def has(self, metric: str) -> bool:
         """Whether any run has a number for a metric; some are lists."""
-        return any(isinstance(run.get(metric), int | float) for run in self.finished.values())
+        return any(run.number(metric) is not None for run in self.finished.values())
 
     def table(self, metric: str) -> Table:
         """The experiment's table of one metric: means, deviations, and what is missing."""
@@ -115,8 +116,7 @@ class Board(Listener):
             return Text()
         keys = [self.key_of[config] for config in self.plan.cells[cell]]
         found = [self.finished[key] for key in keys if key in self.finished]
-        numbers = [metrics.get(metric) for metrics in found]
-        known = [number for number in numbers if isinstance(number, int | float)]
+        known = [n for n in (metrics.number(metric) for metrics in found) if n is not None]
         parts = []
         if known:
             mean, deviation = mean_std(known)
@@ -202,8 +202,6 @@ def shown_board(plan: Plan, store: Store, at_once: int, console: Console) -> Ite
         yield PlainBoard(plan, store, at_once, console)
 
 
-def _first_number(names: Sequence[str], metrics: Mapping[str, Any]) -> str:
-    for name in names:
-        if isinstance(metrics.get(name), int | float):
-            return f"{name} {metrics[name]:.1f}"
-    return "finished"
+def _first_number(names: Sequence[str], metrics: Metrics) -> str:
+    numbers = ((name, metrics.number(name)) for name in names)
+    return next((f"{name} {value:.1f}" for name, value in numbers if value is not None), "finished")

@@ -7,7 +7,7 @@ from itertools import accumulate, islice
 from statistics import fmean
 
 from evenstream.run.config import RunConfig
-from evenstream.run.many import Metrics
+from evenstream.run.metrics_file import Metrics
 from evenstream.run.preparation import begin_first_task, make_batch_sizes, make_learner, prepare
 from evenstream.streams import Stream
 
@@ -41,11 +41,13 @@ def measure(config: RunConfig) -> Metrics:
             learner.predict_indices(read.x)
             each_test = (time.perf_counter() - began) / len(read.rows)
     steps = sum(stream.steps(task, sizes) for task in range(len(stream))) * config.epochs
-    return {
-        "steps": steps,
-        "train_seconds": steps * fmean(seconds[-TIMED_STEPS:]),
-        "eval_seconds": each_test * _predictions(config, stream, steps),
-    }
+    return Metrics(
+        {
+            "steps": steps,
+            "train_seconds": steps * fmean(seconds[-TIMED_STEPS:]),
+            "eval_seconds": each_test * _predictions(config, stream, steps),
+        }
+    )
 
 
 def _predictions(config: RunConfig, stream: Stream, steps: int) -> int:

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from evenstream.run.config import RunConfig
+from evenstream.run.metrics_file import Metrics
 from evenstream.text import MethodText
 
 _same_place = attrgetter("stream", "network", "device")
@@ -30,20 +31,19 @@ def _anything(config: RunConfig) -> None:
 class Estimate:
     """Learns from finished runs how long others will take."""
 
-    def __init__(self, runs: Iterable[tuple[RunConfig, Mapping[str, Any]]] = ()) -> None:
+    def __init__(self, runs: Iterable[tuple[RunConfig, Metrics]] = ()) -> None:
         self._seconds: dict[Any, list[float]] = defaultdict(list)
         self._steps: dict[Any, list[float]] = defaultdict(list)
         for config, metrics in runs:
             self.add(config, metrics)
 
-    def add(self, config: RunConfig, metrics: Mapping[str, Any]) -> None:
+    def add(self, config: RunConfig, metrics: Metrics) -> None:
         """Take a finished run into account, unless its file does not say how long it took."""
-        names = ("steps", "train_seconds", "eval_seconds")
-        known = [value for value in map(metrics.get, names) if isinstance(value, int | float)]
-        if len(known) < len(names) or not known[0]:
+        steps, *parts = map(metrics.number, ("steps", "train_seconds", "eval_seconds"))
+        known = [part for part in parts if part is not None]
+        if not steps or len(known) < len(parts):
             return
-        steps, *parts = known
-        seconds = sum(parts) / steps
+        seconds = sum(known) / steps
         for alike in (_same_work, _same_method, _same_place, _anything):
             self._seconds[alike(config)].append(seconds)
         for alike in (_same_length, _anything):

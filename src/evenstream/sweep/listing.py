@@ -12,6 +12,7 @@ from typing import Any
 from evenstream.errors import EvenstreamError
 from evenstream.files import write_atomically
 from evenstream.run.config import RunConfig
+from evenstream.run.metrics_file import Metrics
 from evenstream.sweep.plan import Plan
 from evenstream.sweep.store import Store
 
@@ -54,11 +55,11 @@ def _listed(path: Path, plan: Plan, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _result(config: RunConfig, plan: Plan, store: Store) -> dict[str, Any]:
-    found = store.metrics(config) or {}
-    values = {name: found.get(name) for name in plan.experiment.metrics}
+    found = store.metrics(config) or Metrics()
+    values = {name: found.entries.get(name) for name in plan.experiment.metrics}
     return {
         "status": store.status(config),
         **{k: v for k, v in values.items() if isinstance(v, int | float | None)},
-        "train_seconds": found.get("train_seconds"),
+        "train_seconds": found.entries.get("train_seconds"),
         "folder": str(store.folder(config).relative_to(store.root)),
     }

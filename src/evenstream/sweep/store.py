@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evenstream.errors import EvenstreamError
-from evenstream.files import exclusive, write_atomically
+from evenstream.files import exclusive, object_or_none, write_atomically
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import finished_metrics
 from evenstream.run.identity import run_key
-from evenstream.run.many import Ended, Metrics
+from evenstream.run.many import Ended
+from evenstream.run.metrics_file import Metrics
 
 LOCK = "lock"
 """Held by the process that works on a run."""
@@ -66,11 +67,7 @@ class Store:
 
     def failure(self, config: RunConfig) -> dict[str, Any] | None:
         """The error, traceback and number of attempts of a run that failed last time."""
-        try:
-            found = json.loads((self.folder(config) / ERROR).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return None
-        return found if isinstance(found, dict) else None
+        return object_or_none(self.folder(config) / ERROR)
 
     def record(self, run: Ended) -> None:
         """Keep the error of a run that failed; forget the one before a run that did not."""

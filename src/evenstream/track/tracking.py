@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from evenstream.errors import InputError, TrackingWarning, UnknownName
-from evenstream.files import write_atomically
+from evenstream.files import object_or_none, write_atomically
 from evenstream.run.config import RunConfig
 from evenstream.run.events import EVALUATED, ONLINE, EventTail
 from evenstream.run.folder import finished_metrics
@@ -133,7 +133,7 @@ class _Followed:
         if not events and self._tracker is None:
             return False
         if self._tracker is None:
-            known = _read(self._folder).get(self._name, {})
+            known = (object_or_none(self._folder / TRACKED) or {}).get(self._name, {})
             self._seen = known.get("seen", {})
             if known.get("finished"):
                 return True
@@ -144,7 +144,7 @@ class _Followed:
         if scalars:
             self._tracker.log(scalars)
         if found is not None:
-            values = {name: found.get(name) for name in RESULTS}
+            values = {name: found.number(name) for name in RESULTS}
             step = found["steps"]
             self._tracker.finish([Scalar(k, step, v) for k, v in values.items() if v is not None])
         if scalars or found is not None:
@@ -172,7 +172,7 @@ class _Followed:
 
     def _save(self, finished: bool) -> None:
         assert self._tracker is not None
-        tracked = _read(self._folder)
+        tracked = object_or_none(self._folder / TRACKED) or {}
         tracked[self._name] = {
             **self._tracker.remember(),
             "seen": self._seen,
@@ -202,11 +202,3 @@ def load_tracker(name: str) -> type[Tracker]:
     module, cls = TRACKERS[name]
     found: type[Tracker] = getattr(import_module(module), cls)
     return found
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / TRACKED).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -7,15 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenstream.measures import AREA
-from evenstream.report.chart_pieces import NARROW, WIDE, number_table, share_charts, two_sizes
+from evenstream.report.chart_pieces import (
+    NARROW,
+    WIDE,
+    figure,
+    number_table,
+    share_parts,
+    two_sizes,
+)
 from evenstream.report.charts.bars import share_fits
 from evenstream.report.charts.heatmap import matrix_size, matrix_svg
 from evenstream.report.charts.lines import accuracy_svg, online_svg, seconds_svg
 from evenstream.report.charts.strip import classes_per_column, strip_svg
+from evenstream.report.comparison.content import Content
 from evenstream.report.formats import common, plain
-from evenstream.report.html import breakable, escape, labelled, lines, scroll
-from evenstream.report.legend import legend, method_label, truth_item
-from evenstream.report.runs import Run, number
+from evenstream.report.html import escape, labelled, lines, scroll
+from evenstream.report.legend import legend, method_label
 from evenstream.report.series import Series
 
 _NAMED_CLASSES = 200  # beyond, the recall of each class is in metrics.json only
@@ -35,7 +42,7 @@ def accuracy(series: Sequence[Series]) -> str:
         f"{', '.join(f'{s.name} {value}' for s, value in final)}."
     )
     charts = two_sizes(lambda size, salt: accuracy_svg(series, size, salt), "accuracy", label)
-    columns = [(breakable(s.name), s.accuracy) for s in series]
+    columns = [(s.name, s.accuracy) for s in series]
     table = number_table(columns, "Average accuracy after each task, in %.")
     return _section(
         "accuracy", "Accuracy after each task", caption,
@@ -43,18 +50,20 @@ def accuracy(series: Sequence[Series]) -> str:
     )  # fmt: skip
 
 
-def online(series: Sequence[Series], runs: Sequence[Run]) -> str:
+def online(content: Content) -> str:
     """Show the online accuracy over the steps."""
+    series = [s for s in content.series if len(s.steps)]
     if not series:
         return ""
-    measured = common(run.online.get("statement") for run in runs)
+    measured = common(run.metrics.online.statement for run in content.finished)
     several = any(len(s.seeds) > 1 for s in series)
     band = " The band is one standard deviation over seeds." if several else ""
     caption = (
         "Accuracy on the test samples of all classes observed so far, measured during training "
         f"{escape(measured)}. A<sub>AUC</sub> is the area under the line.{band}"
     )
-    areas = [(s, _area(s, runs)) for s in series]
+    means = [content.summary[s.name].mean(AREA.name) for s in series]
+    areas = [(s, f"{plain(m.mean)} %" if m else "–") for s, m in zip(series, means, strict=True)]
     label = (
         "Line chart of online accuracy over training steps. Area under the curve: "
         f"{', '.join(f'{s.name} {area}' for s, area in areas)}."
@@ -62,13 +71,6 @@ def online(series: Sequence[Series], runs: Sequence[Run]) -> str:
     charts = two_sizes(lambda size, salt: online_svg(series, size, salt), "online", label)
     key = legend(areas, "A_AUC")
     return _section("online", "Accuracy while learning", caption, key, charts)
-
-
-def _area(series: Series, runs: Sequence[Run]) -> str:
-    """Return the mean A_AUC of a method."""
-    found = [number(run.metrics.get(AREA.name)) for run in runs if run.method == series.name]
-    known = [value for value in found if value is not None]
-    return f"{plain(sum(known) / len(known))} %" if known else "–"
 
 
 def recalls(series: Sequence[Series], classes: Sequence[str]) -> str:
@@ -93,7 +95,7 @@ def recalls(series: Sequence[Series], classes: Sequence[str]) -> str:
         strips.append(f'<div class="strip"><h3>{method_label(s)}</h3>{svgs}</div>')
     table = ""
     if len(classes) <= _NAMED_CLASSES:
-        columns = [(breakable(s.name), s.recall) for s in series]
+        columns = [(s.name, s.recall) for s in series]
         table = number_table(columns, "Recall of each class, in %.", "Class", list(classes))
     scale = '<p class="scale" aria-hidden="true">0 %<i></i>100 %</p>'
     key = legend(lowest, "Lowest recall of a class") + scale
@@ -123,8 +125,7 @@ def _map(series: Series, style: str) -> str:
     """Return the heat map of one method, which scrolls where it does not fit."""
     last = ", ".join(plain(v) for v in series.matrix[-1])
     label = f"Heat map of the accuracy of {series.name}. Last row, tasks in order: {last} percent."
-    svg = labelled(matrix_svg(series, f"matrix{series.index}"), label)
-    svg = svg.replace("<svg ", f'<svg style="{style}" ', 1)
+    svg = labelled(matrix_svg(series, f"matrix{series.index}"), label, style)
     region = scroll(svg, f"Accuracy matrix of {series.name}")
     return f'<div class="map"><h3>{method_label(series)}</h3>{region}</div>'
 
@@ -138,23 +139,9 @@ def shares(series: Sequence[Series]) -> str:
         "and the dashed line how many really belong there; a last bar far above the line means "
         "the model favours what it learned last."
     )
-    final = [(s, f"{plain(100 * s.share[-1])} %") for s in series]
-    truth = 100 * series[0].truth
-    value = "" if np.isnan(truth[-1]) else f"{plain(truth[-1])} %"
-    label = (
-        f"Bar chart of predictions per task. Share on the last task"
-        f"{f' (true share {value})' if value else ''}: "
-        f"{', '.join(f'{s.name} {share}' for s, share in final)}."
-    )
-    columns = [(breakable(s.name), 100 * s.share) for s in series]
-    if not np.isnan(truth).all():
-        columns.append(("true share", truth))
-    table = number_table(columns, "Share of predictions on each task's classes, in %.")
-    return _section(
-        "shares", "Where the predictions go", caption,
-        legend(final, "Share on the last task", truth_item(value)),
-        share_charts(series, label) + table, tall=not share_fits(series, WIDE[0]),
-    )  # fmt: skip
+    key, content = share_parts(series)
+    tall = not share_fits(series, WIDE[0])
+    return _section("shares", "Where the predictions go", caption, key, content, tall=tall)
 
 
 def seconds(series: Sequence[Series]) -> str:
@@ -178,14 +165,6 @@ def seconds(series: Sequence[Series]) -> str:
 def _section(
     name: str, title: str, caption: str, key: str, content: str, *, tall: bool = False
 ) -> str:
-    """Return a card with caption and key on the left, or on top if the content is tall."""
-    return f"""<section class="card" aria-labelledby="{name}">
-<figure class="chart{" tall" if tall else ""}">
-<figcaption><h2 id="{name}">{title}</h2>
-<p>{caption}</p>
-{key}</figcaption>
-<div>
-{content}
-</div>
-</figure>
-</section>"""
+    """Return a card with a chart in it."""
+    chart = figure(name, title, caption, key, content, kind="tall" if tall else "")
+    return f'<section class="card" aria-labelledby="{name}">\n{chart}\n</section>'

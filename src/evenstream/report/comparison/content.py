@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from evenstream.errors import EvenstreamError
-from evenstream.report.comparison.summary import summarise
+from evenstream.report.comparison.summary import Summary, summarise
 from evenstream.report.runs import Run, load_runs
 from evenstream.report.series import Series, collect
 from evenstream.run.compare import Comparison
@@ -32,12 +31,12 @@ class Content:
     runs: Sequence[Run]
     finished: Sequence[Run]
     series: Sequence[Series]
-    summary: Mapping[str, Any]
+    summary: Summary
 
     @property
     def classes(self) -> list[str]:
         """The names of the classes; none if the runs do not agree on their number."""
-        names = [run.classes for run in self.finished if run.classes]
+        names = [run.metrics.classes for run in self.finished if run.metrics.classes]
         return names[0] if len({len(found) for found in names}) == 1 else []
 
     @classmethod

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenstream.report import frame
 from evenstream.report.comparison.content import Content
 from evenstream.report.comparison.words import lead
 from evenstream.report.formats import common, count, ranges
-from evenstream.report.html import breakable, escape, lines
+from evenstream.report.html import escape, lines
+from evenstream.run.metrics_file import Metrics
 
 
 def title(content: Content) -> str:
     """Return the title of the page."""
-    streams = {str(run.metrics["stream"]) for run in content.runs if "stream" in run.metrics}
+    streams = {run.metrics.stream for run in content.runs if run.metrics.stream}
     stream = ", ".join(sorted(streams)) or content.directory.resolve().name
     names = list(content.summary) or list(dict.fromkeys(run.method for run in content.runs))
     return f"{names[0] if len(names) == 1 else f'{len(names)} methods'} on {stream}"
@@ -27,23 +29,17 @@ def header(content: Content, title: str) -> str:
         for name, value in _facts(content).items()
         if value
     ]
-    return f"""<header class="top"><div>
-<p class="eyebrow">evenstream report</p>
-<h1>{breakable(title)}</h1>
-<p class="lead">{lead(content.summary)}</p>
-<dl class="facts">
-{lines(facts)}
-</dl>
-</div></header>"""
+    further = f'<dl class="facts">\n{lines(facts)}\n</dl>\n'
+    return frame.header(title, lead(content.summary), further)
 
 
 def _facts(content: Content) -> dict[str, str]:
     """Return what the runs have in common; empty where it is not known."""
-    runs = content.finished or [run for run in content.runs if run.metrics]
+    runs = content.finished or [run for run in content.runs if run.metrics.entries]
     metrics = [run.metrics for run in runs]
     envs = [run.env for run in runs or content.runs]
     return {
-        "Stream": common(m.get("stream") for m in metrics),
+        "Stream": common(m.stream for m in metrics),
         "Tasks": _tasks(metrics),
         "Seeds": ranges(sorted({run.seed for run in runs if isinstance(run.seed, int)})),
         "Data per run": common(_amount(m) for m in metrics),
@@ -54,34 +50,27 @@ def _facts(content: Content) -> dict[str, str]:
     }
 
 
-def _tasks(metrics: Sequence[Mapping[str, Any]]) -> str:
+def _tasks(metrics: Sequence[Metrics]) -> str:
     """Return the numbers of tasks and classes."""
-    tasks = metrics[0].get("tasks") if metrics else None
-    if not isinstance(tasks, list):
-        return ""
-    names = {str(c) for task in tasks if isinstance(task, list) for c in task}
-    return f"{count(len(tasks), 'task')}, {count(len(names), 'class')}"
+    tasks = metrics[0].tasks if metrics else []
+    names = {name for task in tasks for name in task}
+    return f"{count(len(tasks), 'task')}, {count(len(names), 'class')}" if tasks else ""
 
 
-def _amount(metrics: Mapping[str, Any]) -> str:
+def _amount(metrics: Metrics) -> str:
     """Return how much data a run saw."""
-    samples, steps = metrics.get("samples"), metrics.get("steps")
-    if not isinstance(samples, int) or not isinstance(steps, int):
+    samples, steps, epochs = map(metrics.whole, ("samples", "steps", "epochs"))
+    if samples is None or steps is None:
         return ""
-    epochs = metrics.get("epochs", 1)
-    offline = f", {epochs} epochs a task" if isinstance(epochs, int) and epochs > 1 else ""
+    offline = f", {epochs} epochs a task" if epochs and epochs > 1 else ""
     return f"{samples:,} samples in {steps:,} steps{offline}"
 
 
-def _device(metrics: Mapping[str, Any]) -> str:
+def _device(metrics: Metrics) -> str:
     """Return what a run was computed on."""
-    threads = metrics.get("threads")
-    parts = (
-        metrics.get("device"),
-        count(threads, "thread") if isinstance(threads, int) else None,
-        metrics.get("dtype"),
-    )
-    return ", ".join(str(part) for part in parts if part is not None)
+    threads = metrics.whole("threads")
+    words = "" if threads is None else count(threads, "thread")
+    return ", ".join(filter(None, (metrics.text("device"), words, metrics.text("dtype"))))
 
 
 def _software(envs: Sequence[Mapping[str, Any]]) -> str:

@@ -59,7 +59,7 @@ def _sections(content: Content) -> str:
         parts += [
             sections.results(content),
             chart_sections.accuracy(content.series),
-            chart_sections.online([s for s in content.series if len(s.steps)], content.finished),
+            chart_sections.online(content),
             chart_sections.matrices(content.series),
             chart_sections.shares([s for s in content.series if s.has_share]),
             chart_sections.recalls([s for s in content.series if s.has_recall], content.classes),

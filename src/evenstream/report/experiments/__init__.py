@@ -7,7 +7,6 @@ from evenstream.report.experiments.contents import Contents, Further
 from evenstream.report.experiments.found import FoundRun, Search, find_runs
 from evenstream.report.experiments.outcome import Failure, Outcome, collect_outcome
 from evenstream.report.experiments.report_folder import check_folder
-from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.writing import write_tables
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "Outcome",
     "Search",
     "Stated",
-    "Table",
     "check_folder",
     "collect_outcome",
     "find_runs",

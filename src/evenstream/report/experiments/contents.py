@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from evenstream.report.experiments.found import FoundRun, Search
 from evenstream.report.experiments.outcome import Outcome
-from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.verdicts import SIGNS
 from evenstream.report.formats import count
+from evenstream.report.table import Column, Table
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,22 @@ class Contents:
     def overview(self) -> list[Row]:
         """A line for each experiment with runs."""
         return [_row(outcome) for outcome in self.with_runs]
+
+    def overview_table(self) -> Table:
+        """The same as a table."""
+        heads = (
+            Column("experiment", left=True, head=True),
+            Column("what it shows", left=True, kind="wrap"),
+            Column("scales", left=True),
+            Column("cells with runs"),
+            Column("runs"),
+            Column("verdicts", left=True, kind="wrap"),
+        )
+        rows = tuple(
+            (row.name, row.title, row.scales, row.cells, str(row.runs), row.verdicts)
+            for row in self.overview()
+        )
+        return Table("What has been run", "", heads, rows, kind="overview")
 
     def remarks(self) -> list[str]:
         """How many runs are in no table, and why."""

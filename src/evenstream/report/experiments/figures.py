@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from evenstream.report.chart_pieces import number_table, share_charts, two_sizes
+from evenstream.report.chart_pieces import figure, number_table, share_parts, two_sizes
 from evenstream.report.charts.bars import method_bars_svg
 from evenstream.report.charts.lines import last_row_svg
 from evenstream.report.charts.trade_off import Line, trade_off_svg
@@ -22,19 +22,12 @@ from evenstream.report.charts.value_map import value_map_size, value_map_svg
 from evenstream.report.experiments.outcome import Measured, Outcome, Seeds
 from evenstream.report.experiments.wording import key_words, scale_words, varying_keys
 from evenstream.report.formats import count, plain
-from evenstream.report.html import breakable, escape, labelled, lines, scroll
-from evenstream.report.legend import legend, truth_item
+from evenstream.report.html import escape, labelled, lines, scroll
+from evenstream.report.legend import Method, legend
 from evenstream.report.runs import Run
-from evenstream.report.series import Array, Series, collect
+from evenstream.report.series import Series, collect
+from evenstream.run.metrics_file import Metrics
 from evenstream.sweep.experiment import Cell, Value
-
-
-@dataclass(frozen=True)
-class _Method:
-    """A method's name, and its place for colour and marker."""
-
-    name: str
-    index: int
 
 
 def figures(outcome: Outcome) -> str:
@@ -43,11 +36,11 @@ def figures(outcome: Outcome) -> str:
     for scale, cells in outcome.cells.items():
         measured = [each for each in outcome.measured if each.scale == scale]
         words = scale_words(outcome, scale)
-        for number, figure in enumerate(_at(outcome, cells, measured, scale)):
-            title, caption, key, content = figure
+        for number, parts in enumerate(_at(outcome, cells, measured, scale)):
+            title, caption, key, content = parts
             caption = f"{caption} <strong>At scale {escape(words)}.</strong>"
             name = f"{outcome.experiment.name}-{scale}-{number}"
-            found.append(_figure(f"figure-{name}", title, caption, key, content))
+            found.append(figure(f"figure-{name}", escape(title), caption, key, content, "h3"))
     return lines(found)
 
 
@@ -104,7 +97,7 @@ def _maps(outcome: Outcome, measured: Sequence[Measured], salt: str) -> Iterator
             (_short(down), _short(across)), f"{salt}-map{len(maps)}",
         )  # fmt: skip
         width, _ = value_map_size(len(rows), len(columns))
-        svg = labelled(svg, label).replace("<svg ", f'<svg style="width:{width}px" ', 1)
+        svg = labelled(svg, label, f"width:{width}px")
         title = f"{metric.name}, {metric.words}{best and f': {best}'}"
         maps.append(f'<div class="map"><h4>{escape(title)}</h4>{scroll(svg, metric.name)}</div>')
     caption = (
@@ -147,7 +140,7 @@ def _trade_off(
 
 
 def _trade_off_of(
-    group: Sequence[Measured], methods: Sequence[_Method], times: Mapping[Cell, float], name: str
+    group: Sequence[Measured], methods: Sequence[Method], times: Mapping[Cell, float], name: str
 ) -> _Parts:
     varying, fixed = varying_keys(each.cell for each in group)
     others = [key for key in varying if key != "method"]
@@ -228,24 +221,13 @@ def _groups(measured: Sequence[Measured]) -> Iterator[tuple[dict[str, Value], li
 def _shares(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
     for number, (common, series) in enumerate(_series(cells)):
         known = [s for s in series if s.has_share]
-        if not known:
-            continue
-        final = [(s, f"{plain(100 * s.share[-1])} %") for s in known]
-        label = (
-            "Bar chart of predictions per task. Share on the last task: "
-            f"{', '.join(f'{s.name} {share}' for s, share in final)}."
-        )
-        columns: list[tuple[str, Array]] = [(breakable(s.name), 100 * s.share) for s in known]
-        content = share_charts(known, label, f"{salt}-share{number}")
-        content += number_table(columns, "Share of predictions on each task's classes, in %.")
-        caption = (
-            "How many test samples the finished model assigns to the classes of each task; the "
-            "dashed line is how many really belong there."
-        )
-        truth = 100 * known[0].truth
-        item = "" if np.isnan(truth[-1]) else truth_item(f"{plain(truth[-1])} %")
-        key = legend(final, "Share on the last task", item)
-        yield f"Where predictions go{common}", caption, key, content
+        if known:
+            caption = (
+                "How many test samples the finished model assigns to the classes of each task; the "
+                "dashed line is how many really belong there."
+            )
+            key, content = share_parts(known, f"{salt}-share{number}")
+            yield f"Where predictions go{common}", caption, key, content
 
 
 def _last_rows(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
@@ -260,7 +242,7 @@ def _last_rows(cells: Mapping[Cell, Seeds], salt: str) -> Iterator[_Parts]:
             f"{salt}-tasks{number}",
             label,
         )
-        columns = [(breakable(s.name), s.matrix[-1]) for s in series]
+        columns = [(s.name, s.matrix[-1]) for s in series]
         charts += number_table(columns, "Accuracy on each task after the last one, in %.")
         caption = "Accuracy on each task at the end; the last one was learned most recently."
         key = legend(final, "On the last task")
@@ -277,9 +259,9 @@ def _series(cells: Mapping[Cell, Seeds]) -> Iterator[tuple[str, list[Series]]]:
     for cell, seeds in cells.items():
         names = {key: str(cell[key]) for key in ("method", "stream")}
         for each in seeds.values():
-            run = replace(each.run, metrics={**each.run.metrics, **names})
+            run = replace(each.run, metrics=Metrics({**each.run.metrics.entries, **names}))
             groups = found.setdefault(_but_method(cell), {})
-            groups.setdefault(len(run.metrics["tasks"]), []).append(run)
+            groups.setdefault(len(run.metrics.tasks), []).append(run)
     for keys, groups in found.items():
         for tasks, runs in groups.items():
             yield _group(dict(keys), count(tasks, "task") if len(groups) > 1 else ""), collect(runs)
@@ -289,9 +271,9 @@ def _but_method(cell: Cell) -> tuple[tuple[str, Value], ...]:
     return tuple((key, value) for key, value in cell.keys if key != "method")
 
 
-def _methods(cells: Iterator[Cell]) -> list[_Method]:
+def _methods(cells: Iterator[Cell]) -> list[Method]:
     names = dict.fromkeys(str(cell["method"]) for cell in cells)
-    return [_Method(name, index) for index, name in enumerate(names)]
+    return [Method(name, index) for index, name in enumerate(names)]
 
 
 def _group(fixed: Mapping[str, Value], further: str = "") -> str:
@@ -299,14 +281,3 @@ def _group(fixed: Mapping[str, Value], further: str = "") -> str:
     words = [key_words(key, value) for key, value in fixed.items() if key != "method"]
     words += [further] if further else []
     return f": {', '.join(words)}" if words else ""
-
-
-def _figure(name: str, title: str, caption: str, key: str, content: str) -> str:
-    return f"""<figure class="chart" aria-labelledby="{name}">
-<figcaption><h3 id="{name}">{escape(title)}</h3>
-<p>{caption}</p>
-{key}</figcaption>
-<div>
-{content}
-</div>
-</figure>"""

@@ -16,8 +16,9 @@ from evenstream.report.formats import count
 from evenstream.report.packed import PACKED, is_packed, read_packed
 from evenstream.report.runs import Run, load_run, make_run
 from evenstream.run.config import CONFIG, RunConfig
-from evenstream.run.folder import CHECKPOINTS, METRICS
+from evenstream.run.folder import CHECKPOINTS
 from evenstream.run.identity import run_key
+from evenstream.run.metrics_file import METRICS
 from evenstream.sweep.experiment import TO_BE_GIVEN
 from evenstream.sweep.store import ERROR
 
@@ -59,13 +60,6 @@ class FoundRun:
         return [run_key(each) for each in (config, any_file)[: 2 if config.weights_sha256 else 1]]
 
     @property
-    def seconds(self) -> float | None:
-        """How long the run took, evaluations included."""
-        parts = [self.run.metrics.get(name) for name in ("train_seconds", "eval_seconds")]
-        known = [part for part in parts if isinstance(part, int | float)]
-        return float(sum(known)) if known else None
-
-    @property
     def machine(self) -> str:
         """What it was computed on, and with how many threads: what its time depends on.
 
@@ -80,13 +74,13 @@ class FoundRun:
 
     def _machine(self, env: Mapping[str, Any]) -> str:
         metrics = self.run.metrics
-        gpu = metrics.get("device") != "cpu" and env.get("gpu")
-        cores, threads = env.get("cores"), metrics.get("threads")
+        gpu = metrics.text("device") != "cpu" and env.get("gpu")
+        cores, threads = env.get("cores"), metrics.whole("threads")
         parts = [
             gpu or env.get("cpu"),
             f"{cores} cores" if cores and not gpu else None,
-            count(threads, "thread") if isinstance(threads, int) else None,
-            metrics.get("dtype"),
+            None if threads is None else count(threads, "thread"),
+            metrics.text("dtype"),
         ]
         return ", ".join(str(part) for part in parts if part) or "unknown"
 
@@ -99,9 +93,9 @@ class FoundRun:
         return [first, *({**first, **each} for each in later if isinstance(each, dict))]
 
     @property
-    def conditions(self) -> dict[str, object]:
+    def conditions(self) -> dict[str, str | None]:
         """What runs to be paired must share: device, type of numbers, and what they start from."""
-        made = {name: self.run.metrics.get(name) for name in ("device", "dtype")}
+        made = {name: self.run.metrics.text(name) for name in ("device", "dtype")}
         return {**made, "weights": self.config.weights_sha256}
 
     def how_measured(self, metric: Metric) -> tuple[object, ...]:

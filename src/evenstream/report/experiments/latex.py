@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
-from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.verdicts import RULE, SIGNS
+from evenstream.report.table import Table
 
 _SIGNS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
@@ -111,26 +111,24 @@ _SMALL = r"\scriptsize\setlength{\tabcolsep}{4pt}"
 _DIGITS, _LETTERS, _BETWEEN = 95, 83, 2
 """Signs of that size that fit into a line of the narrowest usual page, 345 pt, if most are digits
 or letters, and how many the space between two columns takes away."""
-_LEFT_OUT = ("time a run", "machine", "commit")
-"""Columns that are in the other files only; the caption sums them up."""
 
 
 def _parts(table: Table) -> list[Table]:
     """A table cut into as few as fit, about equally wide; each begins with what names the rows."""
     widths = [width + _BETWEEN for width in _widths(table)]
-    heads, columns = list(range(table.heads)), list(range(table.heads, len(widths)))
+    heads = [place for place, column in enumerate(table.heads) if column.head]
+    columns = [place for place, column in enumerate(table.heads) if not column.head]
     room = _DIGITS - sum(widths[place] for place in heads)
     fit = max(1, room // max(widths[place] for place in columns))
     parts = math.ceil(len(columns) / fit)
     each = math.ceil(len(columns) / parts)
     starts = range(0, len(columns), each)
-    return [_taken(table, [*heads, *columns[start : start + each]]) for start in starts]
+    return [table.taken([*heads, *columns[start : start + each]]) for start in starts]
 
 
 def _brief(table: Table) -> Table:
     """Without some columns, and with verdicts as signs, which the rule explains."""
-    kept = [place for place, name in enumerate(table.columns) if name not in _LEFT_OUT]
-    found = _taken(table, kept)
+    found = table.taken([place for place, column in enumerate(table.heads) if column.printed])
     if "verdict" not in found.columns:
         return found
     verdict = found.columns.index("verdict")
@@ -147,16 +145,6 @@ def _sign(text: str) -> str:
     return text
 
 
-def _taken(table: Table, places: Sequence[int]) -> Table:
-    """Some of the columns."""
-    return replace(
-        table,
-        columns=tuple(table.columns[place] for place in places),
-        rows=tuple(tuple(row[place] for place in places) for row in table.rows),
-        left=frozenset(new for new, place in enumerate(places) if place in table.left),
-    )
-
-
 def _kinds(table: Table, line: int) -> str:
     """How LaTeX sets each column: those that are too wide for the page break their lines."""
     widths = _widths(table)
@@ -164,10 +152,10 @@ def _kinds(table: Table, line: int) -> str:
     while sum(widths) + _BETWEEN * len(widths) > line and max(widths) > 1:
         widths[widths.index(max(widths))] -= 1
     return "".join(
-        ("l" if place in table.left else "r")
+        ("l" if column.left else "r")
         if width == full
         else rf">{{\raggedright\arraybackslash}}p{{{width / line:.3f}\linewidth}}"
-        for place, (width, full) in enumerate(zip(widths, wanted, strict=True))
+        for column, width, full in zip(table.heads, widths, wanted, strict=True)
     )
 
 

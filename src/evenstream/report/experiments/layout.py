@@ -8,9 +8,9 @@ from dataclasses import replace
 from evenstream.measures import COST, Metric, metric_of
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
 from evenstream.report.experiments.pivot import pivot
-from evenstream.report.experiments.table import OR, Table, all_cells
 from evenstream.report.experiments.verdicts import PrintComparison
 from evenstream.report.experiments.wording import (
+    all_cells,
     commits,
     key_words,
     machines,
@@ -29,11 +29,27 @@ from evenstream.report.formats import (
     plain,
     signed,
 )
+from evenstream.report.table import OR, Column, Table
 from evenstream.sweep.estimate import in_words
 from evenstream.sweep.experiment import Cell
 
-_MOVABLE = ("weights", "machine", "commit", "metric", "seeds")
-"""Columns that are said once, above the table, where all rows have the same."""
+_KNOWN = {
+    column.name: column
+    for column in (
+        Column("weights", left=True, said="Weights: {}.".format),
+        Column("machine", left=True, kind="wrap", said="Machine: {}.".format, printed=False),
+        Column("commit", left=True, kind="wrap", said="Commit: {}.".format, printed=False),
+        Column("metric", left=True, head=True, said=lambda name: ""),  # the caption explains it
+        Column("seeds", said=lambda number: f"{count(int(number), 'seed')} each."),
+        Column("time a run", printed=False),
+        Column("verdict", left=True, kind="verdict"),
+        Column("in words", left=True, kind="verdict"),
+        Column("scale", left=True),
+        Column("seed", left=True),
+        Column("error", left=True, kind="wrap"),
+    )
+}
+"""Columns that are more than numbers, beside the keys of cells, which name the rows."""
 
 
 def tables(outcome: Outcome) -> list[Table]:
@@ -41,12 +57,11 @@ def tables(outcome: Outcome) -> list[Table]:
     found = []
     for scale in outcome.cells:
         measured = [each for each in outcome.measured if each.scale == scale]
-        gains = [each for each in outcome.gains if each.scale == scale]
         found += [pivot(outcome, scale, measured)] if measured else []
-        found += [_gains(outcome, scale, gains)] if gains else []
-        for key in outcome.experiment.baseline:
-            own = [each for each in outcome.differences if (each.scale, each.key) == (scale, key)]
-            found += [_differences(outcome, scale, own)] if own else []
+        pairs = (*outcome.gains, *outcome.differences)
+        for key in ("", *outcome.experiment.baseline):
+            own = [each for each in pairs if (each.scale, each.key) == (scale, key)]
+            found += [_paired(outcome, scale, own)] if own else []
         found += [_list(outcome, scale, measured)] if measured else []
     return [*found, _failures(outcome)] if outcome.failures else found
 
@@ -64,8 +79,7 @@ def _failures(outcome: Outcome) -> Table:
         for each in outcome.failures
     ]
     caption = f"Not in the tables above. {all_cells(fixed)}".strip()
-    found = _table("Failed runs", "", caption, (), rows, [*varying, "scale", "seed", "error"])
-    return replace(found, heads=len(varying) or 1)
+    return _table("Failed runs", "", caption, (), rows, varying or ["scale"])
 
 
 def printed_table(outcome: Outcome) -> Table | None:
@@ -98,7 +112,7 @@ def _list(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
         {
             **_keys(each.cell, varying),
             "metric": each.metric.name,
-            "ours": format_spread(each.interval.as_dict(), each.metric.digits),
+            "ours": format_spread(each.interval, each.metric.digits),
             "seeds": str(len(each.values)),
             "95 % interval": range_text(each.interval, each.metric.digits),
             **(_beside(outcome, each) if beside else {}),
@@ -159,61 +173,38 @@ def _difference(comparison: PrintComparison, metric: Metric) -> str:
     """Ours minus the printed number, with the interval if there is one."""
     if comparison.interval is None:
         return signed(comparison.difference, metric.digits)
-    return format_interval(comparison.interval.as_dict(), metric.digits)
+    return format_interval(comparison.interval, metric.digits)
 
 
-def _gains(outcome: Outcome, scale: str, gains: Sequence[Gain]) -> Table:
-    by, beside = outcome.background.by, any(each.stated for each in gains)
-    varying, fixed = varying_keys(each.cell for each in gains)
-    varying = varying if "method" in varying else ["method", *varying]
-    fixed.pop("method", None)
+def _paired(outcome: Outcome, scale: str, found: Sequence[Gain]) -> Table:
+    """Cells against others, seed by seed: LAS against none, or all against a baseline."""
+    key, by, beside = found[0].key, outcome.background.by, any(each.stated for each in found)
+    base = key_words(key, outcome.experiment.baseline[key]) if key else ""
+    names = (base, "this", "difference") if key else ("without LAS", "with LAS", "gain")
+    varying, fixed = varying_keys(each.cell for each in found)
+    own = key or "method"
+    varying = varying if own in varying else [own, *varying]
+    fixed.pop(own, None)
     rows = [
         {
             **_keys(each.cell, varying),
             "metric": each.metric.name,
-            "without LAS": plain(each.means[0], each.metric.digits),
-            "with LAS": plain(each.means[1], each.metric.digits),
-            "gain": format_interval(each.interval.as_dict(), each.metric.digits),
+            names[0]: plain(each.means[0], each.metric.digits),
+            names[1]: plain(each.means[1], each.metric.digits),
+            names[2]: format_interval(each.interval, each.metric.digits),
             "seeds": str(len(each.seeds)),
             "in words": each.words,
             **({f"gain in {by}": _stated_gain(each)} if beside else {}),
         }
-        for each in gains
-    ]
-    metrics = [each.metric for each in gains]
-    caption = (
-        "LAS minus the same without it, paired by seed (of the same device, precision and "
-        f"weights), with the 95 % interval of the mean difference. {all_cells(fixed)}"
-    )
-    words = scale_words(outcome, scale)
-    return _table("Gain of LAS", words, caption.strip(), metrics, rows, varying)
-
-
-def _differences(outcome: Outcome, scale: str, found: Sequence[Gain]) -> Table:
-    """Cells against those with the baseline's value of one key."""
-    key = found[0].key
-    base = key_words(key, outcome.experiment.baseline[key])
-    varying, fixed = varying_keys(each.cell for each in found)
-    varying = varying if key in varying else [key, *varying]
-    fixed.pop(key, None)
-    rows = [
-        {
-            **_keys(each.cell, varying),
-            "metric": each.metric.name,
-            base: plain(each.means[0], each.metric.digits),
-            "this": plain(each.means[1], each.metric.digits),
-            "difference": format_interval(each.interval.as_dict(), each.metric.digits),
-            "seeds": str(len(each.seeds)),
-            "in words": each.words,
-        }
         for each in found
     ]
-    caption = (
-        f"Each cell minus the same with {base}, paired by seed, with the 95 % interval of the mean "
-        f"difference. {all_cells(fixed)}"
-    )
-    words, metrics = scale_words(outcome, scale), [each.metric for each in found]
-    return _table(f"Compared with {base}", words, caption.strip(), metrics, rows, varying)
+    which = f"Each cell minus the same with {base}, paired by seed" if key else (
+        "LAS minus the same without it, paired by seed (of the same device, precision and weights)"
+    )  # fmt: skip
+    caption = f"{which}, with the 95 % interval of the mean difference. {all_cells(fixed)}".strip()
+    title = f"Compared with {base}" if key else "Gain of LAS"
+    metrics = [each.metric for each in found]
+    return _table(title, scale_words(outcome, scale), caption, metrics, rows, varying)
 
 
 def _stated_gain(gain: Gain) -> str:
@@ -240,29 +231,20 @@ def _table(
     marks: Sequence[str] = (),
 ) -> Table:
     """Bring rows into columns; what all rows have in common goes into the caption."""
-    columns = list(rows[0])
-    said = [caption] if caption else []
-    said += [f"{metric_text(metric)}." for metric in dict.fromkeys(metrics)]
-    for name in _MOVABLE:
+    said = [caption, *(f"{metric_text(metric)}." for metric in dict.fromkeys(metrics))]
+    constant = []
+    for name, column in _KNOWN.items():
         values = {row[name] for row in rows if name in row}
-        if len(values) == 1:
-            columns.remove(name)
-            (value,) = values
-            if name == "seeds":
-                said.append(f"{count(int(value), 'seed')} each.")
-            elif name != "metric":
-                said.append(f"{name.capitalize()}: {value}.")
+        if column.said and len(values) == 1:
+            constant.append(name)
+            said.append(column.said(*values))
+    names = [name for name in rows[0] if name not in constant]
+    keys = {name: Column(name, left=True, head=True) for name in varying}
     return Table(
         title,
+        " ".join(filter(None, said)),
+        tuple(keys.get(name) or _KNOWN.get(name) or Column(name) for name in names),
+        tuple(tuple(row[name] for name in names) for row in rows),
         scale,
-        " ".join(said),
-        tuple(columns),
-        tuple(tuple(row[name] for name in columns) for row in rows),
         tuple(marks),
-        frozenset(
-            place
-            for place, name in enumerate(columns)
-            if name in (*varying, "metric", "verdict", "in words", "weights", "machine", "commit")
-        ),
-        sum(name in (*varying, "metric") for name in columns),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
-from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.verdicts import RULE
+from evenstream.report.table import Table
 
 
 def escape(text: object) -> str:
@@ -34,16 +34,20 @@ def outcome_text(outcome: Outcome) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def lines_of(columns: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[int]) -> str:
-    """The lines of a table; its cells are escaped already."""
-    rules = [":--" if place in left else "--:" for place in range(len(columns))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rules, *rows))
+def lines_of(table: Table, head: Callable[[str], str] = escape) -> str:
+    """The lines of a table; `head` makes Markdown of what names a row."""
+    rules = [":--" if column.left else "--:" for column in table.heads]
+    rows = [
+        [head(text) if column.head else escape(text)
+         for column, text in zip(table.heads, row, strict=True)]
+        for row in table.rows
+    ]  # fmt: skip
+    lines = (map(escape, table.columns), rules, *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def table_text(table: Table) -> str:
     """A table under its title."""
     scale = f", at scale {table.scale}" if table.scale else ""
-    rows = [[escape(cell) for cell in row] for row in table.rows]
-    lines = lines_of([escape(name) for name in table.columns], rows, table.left)
-    parts = [f"## {table.title}{escape(scale)}", escape(table.caption), lines]
+    parts = [f"## {table.title}{escape(scale)}", escape(table.caption), lines_of(table)]
     return "\n\n".join(part for part in parts if part)

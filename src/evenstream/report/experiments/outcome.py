@@ -12,9 +12,8 @@ from evenstream.report.experiments.background import Background, Stated, distinc
 from evenstream.report.experiments.found import HOW, FoundRun
 from evenstream.report.experiments.shown_numbers import names_of, numbers
 from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, compare, judge
-from evenstream.report.runs import number
 from evenstream.run.identity import run_key
-from evenstream.statistics import Interval, mean_interval, paired_difference
+from evenstream.statistics import Interval, mean_interval, paired_by_seed
 from evenstream.sweep.experiment import Cell, Experiment, Value
 from evenstream.text import MethodText
 
@@ -49,15 +48,12 @@ class Measured:
     @property
     def cost(self) -> float | None:
         """Image passes over those of ER-LAS, on average; None for runs that did not count them."""
-        found = [number(run.run.metrics.get(COST.name)) for run in self.runs.values()]
-        known = [value for value in found if value is not None]
-        return fmean(known) if known else None
+        return _mean_of_known(run.run.metrics.number(COST.name) for run in self.runs.values())
 
     @property
     def seconds(self) -> float | None:
         """How long a run took on average, evaluations included."""
-        known = [run.seconds for run in self.runs.values() if run.seconds is not None]
-        return fmean(known) if known else None
+        return _mean_of_known(run.run.metrics.seconds for run in self.runs.values())
 
 
 @dataclass(frozen=True)
@@ -182,14 +178,15 @@ class Outcome:
             timing = later.metric.timing or later.metric.name == _RATIO
             if not earlier or not seeds or timing or not later.metric.ranks:
                 continue
-            pairs = [(later.values[seed], earlier.values[seed]) for seed in seeds]
-            ours, theirs = zip(*pairs, strict=True)
+            theirs, ours = ({s: each.values[s] for s in seeds} for each in (earlier, later))
+            difference = paired_by_seed(ours, theirs)
+            assert difference is not None
             found.append(
                 Gain(
                     later.scale, later.cell, earlier.cell, key, later.metric, seeds,
                     [each.runs[seed] for seed in seeds for each in (earlier, later)],
-                    (fmean(theirs), fmean(ours)),
-                    paired_difference(ours, theirs),
+                    (fmean(theirs.values()), fmean(ours.values())),
+                    difference,
                     () if key else self._stated_gains(later, earlier),
                 )
             )  # fmt: skip
@@ -244,7 +241,7 @@ def collect_outcome(
     given: dict[str, dict[Cell, dict[int, FoundRun]]] = {}
     for run in listed:
         _give(given, places.get(run.setting, []), run)
-    for run in sorted(listed, key=lambda run: run.run.metrics.get("dtype") != "float32"):
+    for run in sorted(listed, key=lambda run: run.run.metrics.text("dtype") != "float32"):
         if run.setting not in places:
             near = ((key, names) for names in kinds for key in run.settings_but(names))
             nearest = next((k for k, names in near if k in places and names <= open_fields[k]), "")
@@ -259,6 +256,11 @@ def collect_outcome(
         if scale in given
     }
     return Outcome(experiment, background or Background(), cells, failures)
+
+
+def _mean_of_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _measured_alike(metric: Metric, seeds: Seeds) -> Seeds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 
 from evenstream.errors import some_of
@@ -11,14 +11,13 @@ from evenstream.report.experiments.contents import Contents, Further
 from evenstream.report.experiments.figures import figures
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
-from evenstream.report.experiments.table import OR, Table
 from evenstream.report.experiments.verdicts import RULE
 from evenstream.report.formats import count
-from evenstream.report.frame import frame
-from evenstream.report.html import breakable, card, code, details, escape, lines, scroll
+from evenstream.report.frame import frame, header
+from evenstream.report.html import bullets, card, code, details, escape, lines, scroll
+from evenstream.report.html_table import html_table
+from evenstream.report.table import Table
 
-_WORDY = 40
-"""Characters beyond which the text of a cell is broken into lines."""
 _LISTED = 200
 """Runs that belong nowhere beyond which the page names no more."""
 
@@ -26,17 +25,8 @@ _LISTED = 200
 def page(contents: Contents) -> str:
     """The whole page."""
     style = resources.files("evenstream.report.experiments").joinpath("experiments.css")
-    return frame(
-        contents.title, _header(contents), _sections(contents), style.read_text(encoding="utf-8")
-    )
-
-
-def _header(contents: Contents) -> str:
-    return f"""<header class="top"><div>
-<p class="eyebrow">evenstream report</p>
-<h1>{breakable(contents.title)}</h1>
-<p class="lead">{escape(contents.lead)}</p>
-</div></header>"""
+    top = header(contents.title, escape(contents.lead))
+    return frame(contents.title, top, _sections(contents), style.read_text(encoding="utf-8"))
 
 
 def _sections(contents: Contents) -> str:
@@ -52,29 +42,15 @@ def _summary(table: Table | None) -> str:
 
 def _overview(contents: Contents) -> str:
     """What there is, and how to read it."""
-    rows = [
-        f'<tr><th scope="row"><a href="#experiment-{escape(row.name)}">{escape(row.name)}</a></th>'
-        f'<td class="left wrap">{escape(row.title)}</td>'
-        f'<td class="left">{escape(row.scales)}</td><td>{escape(row.cells)}</td>'
-        f'<td>{row.runs}</td><td class="left wrap">{escape(row.verdicts)}</td></tr>'
-        for row in contents.overview()
-    ]
-    if not rows:
+    table = contents.overview_table()
+    if not table.rows:
         return ""
-    heads = "".join(
-        f'<th scope="col"{" class=left" if left else ""}>{name}</th>'
-        for name, left in (
-            ("Experiment", True), ("What it shows", True), ("Scales", True),
-            ("Cells with runs", False), ("Runs", False), ("Verdicts", True),
-        )
-    )  # fmt: skip
-    table = (
-        f'<table class="tables overview"><thead><tr>{heads}</tr></thead><tbody>\n{lines(rows)}\n'
-        "</tbody></table>"
-    )
     rule = f'<p class="quiet">{escape(RULE)}</p>' if contents.compared else ""
-    label = "What has been run"
-    return card("overview", label, f"{scroll(table, label)}\n{rule}")
+    return card("overview", table.title, f"{_html(table, _link)}\n{rule}")
+
+
+def _link(name: str) -> str:
+    return f'<a href="#experiment-{escape(name)}">{escape(name)}</a>'
 
 
 def _experiment(outcome: Outcome) -> str:
@@ -103,57 +79,17 @@ def _block(outcome: Outcome, table: Table) -> str:
     return f'<div class="block"><h3>{escape(table.title)} {label}</h3>\n{_html(table)}</div>'
 
 
-def _html(table: Table) -> str:
+def _html(table: Table, head: Callable[[str], str] = escape) -> str:
     """A table that scrolls in its own box where it is too wide."""
-    heads = "".join(
-        f'<th scope="col"{_class(table, place)}>{escape(name)}</th>'
-        for place, name in enumerate(table.columns)
-    )
-    rows = []
-    for number, row in enumerate(table.rows):
-        mark = table.marks[number] if table.marks else ""
-        kind = f' class="{mark}"' if mark in ("better", "worse") else ""
-        cells = "".join(
-            f'<th scope="row"{_class(table, place)}>{escape(text)}</th>'
-            if place < table.heads
-            else f"<td{_class(table, place, text)}>{_alternatives(text)}</td>"
-            for place, text in enumerate(row)
-        )
-        rows.append(f"<tr{kind}>{cells}</tr>")
-    content = (
-        f'<table class="tables {table.kind}"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>\n{lines(rows)}\n</tbody></table>"
-    )
-    # Above the box and not in it, or it would scroll away with a wide table.
+    # The caption is above the box and not in it, or it would scroll away with a wide table.
     caption = f'<p class="quiet caption">{escape(table.caption)}</p>\n' if table.caption else ""
-    return caption + scroll(content, f"{table.title}, {table.scale}".rstrip(", "))
-
-
-def _alternatives(text: str) -> str:
-    """Text of a cell; where the paper prints two numbers, it may break around them."""
-    parts = [part.partition(" (") for part in text.split(OR)]
-    if len(parts) == 1:
-        return escape(text)
-    return OR.join(
-        f'<span class="nowrap">{escape(number)}</span>{escape(bracket + where)}'
-        for number, bracket, where in parts
-    )
-
-
-def _class(table: Table, place: int, text: str = "") -> str:
-    names = ["left"] if place in table.left else []
-    if table.columns[place] in ("verdict", "in words"):
-        names.append("verdict")
-    if table.columns[place] in ("machine", "commit", "error") or OR in text or len(text) > _WORDY:
-        names.append("wrap")
-    return f' class="{" ".join(names)}"' if names else ""
+    return caption + scroll(html_table(table, head), f"{table.title}, {table.scale}".rstrip(", "))
 
 
 def _notes(notes: Sequence[str]) -> str:
     """Remarks as a list; what stands between backticks is code."""
     texts = (re.sub("`([^`]+)`", r"<code>\1</code>", escape(note)) for note in notes)
-    items = [f"<li>{text}</li>" for text in texts]
-    return f'<ul class="notes">\n{lines(items)}\n</ul>' if items else ""
+    return bullets(list(texts), "notes") if notes else ""
 
 
 def _printed(outcome: Outcome) -> str:
@@ -199,17 +135,16 @@ def _leftovers(contents: Contents) -> str:
     """What was found and is in no table."""
     parts = []
     if contents.search.problems:
-        items = [f"<li>{escape(problem)}</li>" for problem in contents.search.problems]
-        n = count(len(items), "folder")
-        parts.append(details(f"{n} left out", f"<ul>\n{lines(items)}\n</ul>"))
+        items = [escape(problem) for problem in contents.search.problems]
+        parts.append(details(f"{count(len(items), 'folder')} left out", bullets(items)))
     if contents.unplaced:
         places = [
-            f"<li>{code(run.config.method)} on {code(run.config.stream)}, seed "
-            f"{run.config.seed}: {escape(run.run.directory)}</li>"
+            f"{code(run.config.method)} on {code(run.config.stream)}, seed "
+            f"{run.config.seed}: {escape(run.run.directory)}"
             for run in contents.unplaced[:_LISTED]
         ]
         n = count(len(contents.unplaced), "run")
-        parts.append(details(f"{n} with settings of no cell", f"<ul>\n{lines(places)}\n</ul>"))
+        parts.append(details(f"{n} with settings of no cell", bullets(places)))
     said = contents.remarks()
     if said:
         parts.insert(0, f'<p class="quiet">{escape(some_of(said))}</p>')

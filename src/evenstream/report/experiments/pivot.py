@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated, distinct
 from evenstream.report.experiments.outcome import Measured, Outcome
-from evenstream.report.experiments.table import OR, Table, all_cells
 from evenstream.report.experiments.verdicts import SIGNS
 from evenstream.report.experiments.wording import (
+    all_cells,
     key_words,
     metric_text,
     scale_words,
@@ -17,6 +17,7 @@ from evenstream.report.experiments.wording import (
     varying_keys,
 )
 from evenstream.report.formats import count, format_spread
+from evenstream.report.table import OR, Column, Table
 from evenstream.sweep.experiment import Cell, Value
 
 _Values = tuple[Value, ...]
@@ -64,12 +65,10 @@ def pivot(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     caption += [_seeds(measured), outcome.background.above]
     return Table(
         "Results",
-        scale_words(outcome, scale),
         " ".join(part for part in caption if part),
-        (*down, *heads),
+        (*(Column(key, left=True, head=True) for key in down), *map(Column, heads)),
         tuple((*map(str, row), *text) for row, text in zip(rows, texts, strict=True)),
-        left=frozenset(range(len(down))),
-        heads=len(down),
+        scale_words(outcome, scale),
         kind="grid",
     )
 
@@ -97,7 +96,7 @@ def _text(
     if cell is None:
         return ""
     each = found.get((cell, metric))
-    ours = "–" if each is None else format_spread(each.interval.as_dict(), metric.digits)
+    ours = "–" if each is None else format_spread(each.interval, metric.digits)
     if not beside:
         return ours
     stated: Sequence[Stated] = (

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
 from evenstream.measures import metric_of
-from evenstream.report.runs import number
+from evenstream.run.metrics_file import Metrics, number
 
 
-def numbers(metric: str, found: Mapping[str, Any]) -> dict[str, float]:
+def numbers(metric: str, found: Metrics) -> dict[str, float]:
     """The numbers that a run has for an entry of `metrics.json`: one, or some of a list."""
     named: dict[str, float | None]
     if metric in _OF_LISTS:
-        named = {name: of(_list(found.get(metric))) for name, of in _OF_LISTS[metric].items()}
+        named = {name: of(found.values(metric)) for name, of in _OF_LISTS[metric].items()}
     else:
-        value = number(found.get(metric))
+        value = found.number(metric)
         named = {metric: None if value is None else value * metric_of(metric).factor}
     return {name: value for name, value in named.items() if value is not None}
 
@@ -44,7 +44,8 @@ def _other_tasks(matrix: Sequence[Any]) -> float | None:
 
 def _last_row(matrix: Sequence[Any]) -> list[float]:
     """The accuracies at the end; none unless all are known."""
-    row = [number(value) for value in _list(matrix[-1])] if matrix else []
+    last = matrix[-1] if matrix else []
+    row = [number(value) for value in last] if isinstance(last, list) else []
     known = [value for value in row if value is not None]
     return known if len(known) == len(row) else []
 
@@ -52,10 +53,6 @@ def _last_row(matrix: Sequence[Any]) -> list[float]:
 def _mean(values: Sequence[Any]) -> float | None:
     known = [value for value in map(number, values) if value is not None]
     return fmean(known) if known else None
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else []
 
 
 _OF_LISTS: dict[str, dict[str, Callable[[Sequence[Any]], float | None]]] = {

@@ -9,8 +9,9 @@ from typing import Any
 
 from evenstream.report.experiments.found import FoundRun
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
-from evenstream.report.experiments.table import Table
 from evenstream.report.experiments.wording import commits, machines, scale_words
+from evenstream.report.table import Table
+from evenstream.statistics import Interval
 from evenstream.sweep.experiment import Cell
 
 
@@ -40,11 +41,7 @@ def _measured(outcome: Outcome) -> Iterator[dict[str, Any]]:
         yield {
             **_head(outcome, each.cell, each.scale),
             "metric": each.metric.name,
-            "mean": each.interval.mean,
-            "std": each.interval.std,
-            "seeds": len(each.values),
-            "interval_low": each.interval.low,
-            "interval_high": each.interval.high,
+            **_mean(each.interval),
             **_printed(outcome, each),
             "relative_cost": each.cost,
             "wall_seconds": each.seconds,
@@ -74,11 +71,7 @@ def _gains(outcome: Outcome) -> Iterator[dict[str, Any]]:
         yield {
             **_head(outcome, each.cell, each.scale),
             "metric": each.metric.name + base,
-            "mean": each.interval.mean,
-            "std": each.interval.std,
-            "seeds": len(each.seeds),
-            "interval_low": each.interval.low,
-            "interval_high": each.interval.high,
+            **_mean(each.interval),
             **_printed_gain(outcome, each),
             **_made(each.runs),
         }
@@ -124,6 +117,16 @@ def _head(outcome: Outcome, cell: Cell, scale: str) -> dict[str, Any]:
         **dict(cell.keys),
         "scale": scale,
         "scale_in_words": scale_words(outcome, scale),
+    }
+
+
+def _mean(interval: Interval) -> dict[str, float | None]:
+    return {
+        "mean": interval.mean,
+        "std": interval.std,
+        "seeds": interval.n,
+        "interval_low": interval.low,
+        "interval_high": interval.high,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated
@@ -57,6 +57,12 @@ def varying_keys(cells: Iterable[Cell]) -> tuple[list[str], dict[str, Value]]:
 def key_words(key: str, value: Value) -> str:
     """A key and its value in a sentence."""
     return str(value) if key in ("method", "stream") else f"{_name(key)} {value}"
+
+
+def all_cells(fixed: Mapping[str, Value]) -> str:
+    """What all cells of a table have in common, in a sentence; empty if there is nothing."""
+    words = ", ".join(key_words(key, value) for key, value in fixed.items())
+    return f"All cells here: {words}." if words else ""
 
 
 def range_text(interval: Interval | None, digits: int) -> str:

@@ -53,14 +53,8 @@ def _index(contents: Contents) -> str:
     """The list of all experiments."""
     parts = [f"# {escape(contents.title)}", escape(contents.lead)]
     parts += [table_text(contents.summary)] if contents.summary else []
-    rows = [
-        [f"[{row.name}]({row.name}.md)", escape(row.title), escape(row.scales), row.cells,
-         str(row.runs), escape(row.verdicts)]
-        for row in contents.overview()
-    ]  # fmt: skip
-    if rows:
-        columns = ["experiment", "what it shows", "scales", "cells with runs", "runs", "verdicts"]
-        parts.append(lines_of(columns, rows, frozenset({0, 1, 2, 5})))
+    overview = contents.overview_table()
+    parts += [lines_of(overview, lambda name: f"[{name}]({name}.md)")] if overview.rows else []
     if contents.compared:
         parts.append(escape(RULE))
     if contents.without_runs:
