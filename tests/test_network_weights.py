@@ -270,7 +270,7 @@ def test_weights_that_do_not_fit_leave_no_trace_in_the_learner(file):
 def test_weights_are_refused_at_once_where_they_make_no_sense(file, tmp_path):
     with pytest.raises(InputError, match="load them into your module yourself"):
         small(model=torch.nn.Linear(5, 3), weights=file)
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match="there is no weights file"):
         small(weights=tmp_path / "absent.pth")
 
 

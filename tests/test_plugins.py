@@ -90,7 +90,7 @@ def test_an_address_is_known_by_its_name(plugin):
     streams[f"{source.name} (2)"] = Place(batches=1, state="digest")
     assert source.name_in(streams, again=True) == f"{source.name} (2)"
     evenstream.register_source("nothing")(lambda address: None)
-    with pytest.raises(DataError, match="something to iterate over"):
+    with pytest.raises(DataError, match="must return an iterable"):
         open_source("nothing://", Known(), Reading())
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from evenstream import Learner
 from evenstream.cli.main import main
@@ -79,22 +80,24 @@ def test_learning_rate_of_any_length(steps, warmup, lr):
 
 def test_every_step_uses_its_learning_rate_and_every_epoch_all_base_samples(tmp_path, monkeypatch):
     rates, labels = [], []
-    step, learn = torch.optim.SGD.step, Learner.learn
+    learn = Learner.learn
 
-    def noted_step(optimizer, *args):
+    def note_step(optimizer, *_):
         assert (optimizer.defaults["momentum"], optimizer.defaults["weight_decay"]) == (0.9, 1e-4)
         rates.append(optimizer.param_groups[0]["lr"])
-        return step(optimizer, *args)
 
     def noted_learn(learner, x, y):
         labels.append(y)
         return learn(learner, x, y)
 
-    monkeypatch.setattr(torch.optim.SGD, "step", noted_step)
     monkeypatch.setattr(Learner, "learn", noted_learn)
     stream = open_stream(DIGITS)
     config = small(batch=100, warmup=0.3)
-    found = pretrain(config, stream, tmp_path / "out")
+    hook = register_optimizer_step_pre_hook(note_step)
+    try:
+        found = pretrain(config, stream, tmp_path / "out")
+    finally:
+        hook.remove()
     rates, labels = rates[1:], labels[1:]  # the first is the rehearsal
     assert rates == pytest.approx([config.lr_at(number, 18) for number in range(18)])
     base = {stream.dataset.classes[index] for index in reserved_classes(stream)}

@@ -89,7 +89,7 @@ def test_features_that_emerge_get_the_spare_columns_and_then_share():
     model = taught(small(spare=2))
     model.learn_one({"z": 1.0, "y": 2.0}, "odd")
     assert model.places.of == {"a": 0, "b": 1, "c": 2, "y": 3, "z": 4}
-    with pytest.warns(DataWarning, match="5 places.*spare=N"):
+    with pytest.warns(DataWarning, match="5 columns.*spare=N"):
         model.learn_one({"new": 7.0}, "odd")
     model.learn_one({"newer": 7.0}, "odd")  # said once
     assert len(model.places.of) == 5

@@ -230,7 +230,7 @@ def test_pec_refuses_labels_that_were_not_announced():
 def test_pec_has_neither_las_nor_another_rule():
     with pytest.raises(InputError, match="trains no softmax"):
         compose("pec-las")
-    with pytest.raises(InputError, match="does not train the network that the rule ema asks"):
+    with pytest.raises(InputError, match="does not train the network that the rule ema uses"):
         small(f"{TINY},schedule=constant@ema")
 
 

@@ -115,7 +115,7 @@ def test_the_option_is_written_in_one_way():
 
 @pytest.mark.parametrize(
     ("spec", "reason"),
-    [("fine-tune:storing=balanced", "uses no memory"), ("clib:storing=balanced", "of its own")],
+    [("fine-tune:storing=balanced", "uses no memory"), ("clib:storing=balanced", "in its own way")],
 )
 def test_where_it_makes_no_sense_it_is_refused(spec, reason):
     with pytest.raises(InputError, match=reason):

@@ -117,7 +117,7 @@ def test_methods_that_are_er_with_a_rule(own, rule):
         ("er:head=cosine@normalised", "no class wins by a longer weight"),
         ("er-wn:head=cosine", "no class wins by a longer weight"),
         ("er-wn:when=train@argmax", "only the rule normalised can predict"),
-        ("pec:schedule=constant@ncm", "the network that the rule ncm asks"),
+        ("pec:schedule=constant@ncm", "the network that the rule ncm uses"),
         ("scr@argmax", "only the rule ncm can predict"),
         ("pcr:head=linear", "contrasts rows with class weights by their cosines"),
         ("lucir-full:head=linear", "needs a cosine head"),

@@ -272,7 +272,7 @@ def test_order_that_changed_is_noticed(tmp_path):
     stopped(config, tmp_path / "run", 3)
     config_file = tmp_path / "run" / "config.toml"
     config_file.write_text(config_file.read_text().replace("c-digits", "b-digits"))
-    with pytest.raises(CheckpointError, match="other order, tasks"):
+    with pytest.raises(CheckpointError, match="different order, tasks"):
         resume_run(tmp_path / "run")
 
 
@@ -282,7 +282,7 @@ def test_boundaries_that_are_gone_are_noticed(tmp_path):
     config_file = tmp_path / "run" / "config.toml"
     text = config_file.read_text()
     config_file.write_text(text.replace('"c-digits"', '"c-digits:boundaries=false"'))
-    with pytest.raises(CheckpointError, match="other boundaries"):
+    with pytest.raises(CheckpointError, match="different boundaries"):
         resume_run(tmp_path / "run")
 
 

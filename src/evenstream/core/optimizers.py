@@ -38,7 +38,7 @@ def _without_compiler(kind: type[Kind]) -> type[Kind]:
     names = ("step", "zero_grad", "add_param_group", "state_dict", "load_state_dict")
     plain = {name: inspect.unwrap(getattr(kind, name)) for name in names}
     plain["step"] = torch.no_grad()(plain["step"])
-    return type(kind.__name__, (kind,), {**plain, "__module__": kind.__module__})
+    return type(kind.__name__, (kind,), {**plain, "__qualname__": f"_{kind.__name__}"})
 
 
 _SGD = _without_compiler(torch.optim.SGD)
