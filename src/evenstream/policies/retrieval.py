@@ -10,6 +10,8 @@ from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 
 __all__ = [
+    "HELD_OUT",
+    "ExceptHeldOut",
     "OncePerEpoch",
     "Retrieval",
     "Rows",
@@ -17,6 +19,8 @@ __all__ = [
     "draw_distinct",
 ]
 
+HELD_OUT = 5
+"""One slot in so many is not replayed (`ExceptHeldOut`)."""
 PERMUTE_UP_TO = 4096
 """Below this size a whole permutation is cheaper than looking for repeated draws."""
 
@@ -35,6 +39,23 @@ class Uniform(Retrieval):
     def pick(self, step: Step, count: int) -> Rows:
         """Draw the slots and fetch them."""
         return step.fetch(draw_distinct(len(step.memory), count, step.randomness.retrieve))
+
+
+class ExceptHeldOut(Uniform):
+    """Uniformly, but from four slots in five: on the rows of the fifth forgetting shows.
+
+    The network has met those once, when they came. What it replays it comes to know by heart.
+    """
+
+    holds_out = True
+
+    def pick(self, step: Step, count: int) -> Rows:
+        """Draw from all slots but 0, 5, 10, ..."""
+        if not self.holds_out:
+            return super().pick(step, count)
+        size = len(step.memory)
+        place = draw_distinct(size - -(-size // HELD_OUT), count, step.randomness.retrieve)
+        return step.fetch(place + place // (HELD_OUT - 1) + 1)
 
 
 class OncePerEpoch(Retrieval):

@@ -171,14 +171,14 @@ class ClosedForm(Part):
     def class_counts(self) -> Tensor:
         """What the rows of each class weigh, those that wait included."""
         waiting = torch.bincount(self.tensors[self.LABELS], self.tensors[self.WEIGHTS]).double()
-        added = self._added().counts
+        added = self.tensors.get(self.COUNTS, waiting[:0])
         size = max(len(waiting), len(added))
         return pad_classes(waiting, size) + pad_classes(added, size)
 
     @property
     def rows_taken(self) -> int:
         """Rows taken in so far."""
-        return round(float(self._added().number)) + len(self.tensors[self.ROWS])
+        return round(float(self.tensors.get(self.NUMBER, 0))) + len(self.tensors[self.ROWS])
 
     # ---- what is taken back ----------------------------------------------------------------------
 

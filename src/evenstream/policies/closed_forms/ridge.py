@@ -19,6 +19,9 @@ STRENGTHS = tuple(10 ** (power / 2) for power in range(-8, 5))
 """Candidates for the weight of the penalty, in units of a random feature's mean sum of squares."""
 NOTHING = 1e-12
 """Eigenvalues below this share of the largest are rounding errors."""
+FREEDOM = 0.5
+"""Degrees of freedom that the regression may have, for each row. Beyond, generalised
+cross-validation fails: two rows that are alike are enough to make no penalty look best."""
 GROWTH = 1.25
 """By how much there must be more rows before old scores of familiarity say nothing any more."""
 SHARPNESS, FOR_EACH_CLASS = 4.0, 2.5
@@ -47,6 +50,7 @@ class ProjectedRidge(RandomFeatures):
         self._made: tuple[Tensor, Tensor, Tensor] | None = None
         self._prompt: tuple[Tensor, Solution] | None = None
         self._known: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
+        self._block: tuple[Tensor, Tensor, Tensor] | None = None
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
@@ -115,7 +119,7 @@ class ProjectedRidge(RandomFeatures):
         """What is kept of the rows that wait is made anew, too."""
         for name in (self.REDUCED, self.INNER, self.TARGETS):
             self.tensors.pop(name, None)
-        self._made = self._prompt = None
+        self._made = self._prompt = self._block = None
         self._known = ()
         super().refresh()
 
@@ -175,9 +179,7 @@ class ProjectedRidge(RandomFeatures):
             return self.solution()
         reduced, targets = self.tensors[self.REDUCED], self.tensors[self.TARGETS]
         if self._prompt is None or self._prompt[0] is not targets:
-            inner = self.tensors[self.INNER].clone()
-            inner.diagonal().add_(1.0)
-            beside = targets - reduced @ solved(inner, reduced.T @ targets)
+            beside = targets - reduced @ self._of_block()[1]
             weight = torch.linalg.solve_triangular(self._factor().T, beside, upper=True)
             counts, strength = self.class_counts(), float(self.tensors[self.SOLVED][2])
             found = Solution(sharpness(counts) * weight, no_bias(counts), strength)
@@ -212,15 +214,21 @@ class ProjectedRidge(RandomFeatures):
         scores, leverage = new.T @ targets, new.square().sum(0)[:, None]
         if not reduced.shape[1]:
             return scores, leverage
-        inner = own[self.INNER].clone()
-        inner.diagonal().add_(1.0)
+        factor, beside = self._of_block()
         shared = reduced.T @ new
-        weighted = solved(inner, torch.cat([reduced.T @ targets, shared], 1))
-        beside, from_shared = torch.split(weighted, [targets.shape[1], shared.shape[1]], 1)
-        return (
-            scores - shared.T @ beside,
-            leverage - (shared * from_shared).sum(0)[:, None],
-        )
+        apart = torch.linalg.solve_triangular(factor, shared, upper=False)
+        return scores - shared.T @ beside, leverage - apart.square().sum(0)[:, None]
+
+    def _of_block(self) -> tuple[Tensor, Tensor]:
+        """With V of the rows that wait: a factor of I + Vᵀ·V, and its inverse times Vᵀ·targets."""
+        own, targets = self.tensors, self.tensors[self.TARGETS]
+        if self._block is None or self._block[0] is not targets:
+            inner = own[self.INNER].clone()
+            inner.diagonal().add_(1.0)
+            factor = torch.linalg.cholesky(inner)
+            beside = torch.cholesky_solve(own[self.REDUCED].T @ targets, factor)
+            self._block = targets, factor, beside
+        return self._block[1:]
 
     # ---- how familiar a row is -------------------------------------------------------------------
     #
@@ -322,7 +330,8 @@ def best_strength(values: Tensor, parts: Tensor, rows: float, weight: float, uni
     """The candidate with the lowest error by generalised cross-validation.
 
     That is leave-one-out averaged over all rotations of the rows, so sums are enough, and the
-    order of the rows does not matter (Golub, Heath and Wahba, 1979).
+    order of the rows does not matter (Golub, Heath and Wahba, 1979). Candidates that leave the
+    regression too free are not considered.
 
     Args:
         values: eigenvalues of the second moments.
@@ -336,10 +345,14 @@ def best_strength(values: Tensor, parts: Tensor, rows: float, weight: float, uni
     beyond = weight - float((parts / values).sum())  # what no regression can explain
     beyond = beyond if beyond > 1e-9 * weight else 0.0
 
+    def freedom(strength: float) -> float:
+        return float((values / (values + strength * unit)).sum())
+
     def error(strength: float) -> float:
         kept = strength * unit / (values + strength * unit)
         free = max(rows - len(values), 0.0) + float(kept.sum())
         left = beyond + float((parts / values * kept.square()).sum())
         return left / free**2 if free > 0 else math.inf
 
-    return min(STRENGTHS, key=error)
+    strengths = [each for each in STRENGTHS if freedom(each) <= FREEDOM * rows]
+    return min(strengths or STRENGTHS[-1:], key=error)
