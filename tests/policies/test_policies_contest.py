@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits
 from evenstream import Learner
 from evenstream.composition import compose
 from evenstream.policies.closed_forms import Discriminant, ProjectedRidge
+from evenstream.policies.retrieval import ExceptHeldOut
 from tests.helpers.small_streams import blobs, images, small
 
 DIGITS = load_digits()
@@ -76,12 +77,43 @@ def test_steps_and_prompt_predictions_are_made_with_all_rows_so_far():
     assert form.prompt_solution() is not prompt
 
 
-def test_auto_is_er_las_with_a_contest():
+def test_auto_is_er_las_with_a_contest_that_holds_rows_out():
     assert compose("auto").text == "auto"
-    one, two = (small(spec, "normalised-mlp") for spec in ("auto", "er-las@contest"))
+    one = small("auto", "normalised-mlp")
+    two = small("er-las@contest", "normalised-mlp", retrieval=ExceptHeldOut())
     for x, y in (blobs(8, seed=seed) for seed in range(12)):
         assert one.learn(x, y) == two.learn(x, y)
     assert np.array_equal(one.predict(x), two.predict(x))
+
+
+@pytest.mark.parametrize("stored", [1, 4, 5, 6, 23])
+def test_a_fifth_of_the_slots_is_never_replayed(stored):
+    replayed = []
+
+    class Noted(ExceptHeldOut):
+        def pick(self, step, count):
+            found = super().pick(step, 100)
+            replayed.append(found.slots.tolist())
+            return found
+
+    learner = small("er", memory=40, retrieval=Noted())
+    x, y = blobs(stored, seed=0)
+    learner.learn(x, y)
+    learner.learn(x[:1], y[:1])
+    assert sorted(replayed[1]) == [slot for slot in range(stored) if slot % 5]
+
+
+def test_a_network_that_leans_to_new_classes_is_not_asked():
+    """It is right about all rows that come, and wrong about those of the past."""
+    rule = Learner("auto").composition.rule
+    rule._flat = True
+    for name, arriving, stored in (("slda", 6, 7), ("ranpac", 5, 8), ("network", 9, 3)):
+        rule.tensors[name] = torch.tensor([[10.0], [arriving]])
+        assert rule.best() != "ranpac"
+        rule.tensors[f"replayed {name}"] = torch.tensor([[10.0], [stored]])
+    assert rule.best() == "ranpac"
+    rule.tensors["replayed network"] = torch.tensor([[10.0], [7.0]])
+    assert rule.best() == "network"
 
 
 def test_a_network_that_is_better_is_asked():
