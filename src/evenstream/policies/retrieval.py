@@ -19,8 +19,8 @@ __all__ = [
     "draw_distinct",
 ]
 
-HELD_OUT = 5
-"""One slot in so many is not replayed (`ExceptHeldOut`)."""
+HELD_OUT = "held_out"
+"""The stored field that says which rows are not trained on (`ExceptHeldOut`)."""
 PERMUTE_UP_TO = 4096
 """Below this size a whole permutation is cheaper than looking for repeated draws."""
 
@@ -42,20 +42,14 @@ class Uniform(Retrieval):
 
 
 class ExceptHeldOut(Uniform):
-    """Uniformly, but from four slots in five: on the rows of the fifth forgetting shows.
-
-    The network has met those once, when they came. What it replays it comes to know by heart.
-    """
-
-    holds_out = True
+    """Uniformly, but for rows that are held out from training."""
 
     def pick(self, step: Step, count: int) -> Rows:
-        """Draw from all slots but 0, 5, 10, ..."""
-        if not self.holds_out:
+        """Draw from the slots of the others."""
+        if HELD_OUT not in step.memory.fields:
             return super().pick(step, count)
-        size = len(step.memory)
-        place = draw_distinct(size - -(-size // HELD_OUT), count, step.randomness.retrieve)
-        return step.fetch(place + place // (HELD_OUT - 1) + 1)
+        slots = (step.memory.field(HELD_OUT) == 0).nonzero().squeeze(1).cpu()
+        return step.fetch(slots[draw_distinct(len(slots), count, step.randomness.retrieve)])
 
 
 class OncePerEpoch(Retrieval):

@@ -56,10 +56,11 @@ class Contest(InferenceRule):
     class by class, so that a frequent class does not decide alone. But rows that arrive are of
     classes that have just begun, and a network that leans towards them looks better than it is. So
     stored rows of the past count as much: closed forms predict each as if they had never had it,
-    and the network those that were held out from replay (`ExceptHeldOut`; with another retrieval
-    it knows them, which flatters it). The network is asked if it is better than every closed form
-    by more than `margin` in the mean of both: they forget nothing. Of the closed forms the one is
-    asked that is better at rows of the past. Where inputs are images, the network is asked.
+    and the network those that were held out from training (by the method `auto`; others train on
+    all, so that the network knows them by heart, which flatters it). The network is asked if it is
+    better than every closed form by more than `margin` in the mean of both: they forget nothing. Of
+    the closed forms the one is asked that is better at rows of the past. Where inputs are images,
+    the network is asked.
     """
 
     follows = by_name(
@@ -126,8 +127,9 @@ class Contest(InferenceRule):
         for name, counts in self.tensors.items():
             if name.startswith(PAST):
                 self.tensors[name] = counts * (1 - 1 / LOOKS_BACK)
-        assert stored.slots is not None
-        held = stored.take((stored.slots % HELD_OUT == 0).nonzero().squeeze(1))
+        held = stored
+        if HELD_OUT in stored.fields:
+            held = stored.take(stored.fields[HELD_OUT].nonzero().squeeze(1))
         if len(held):
             with evaluation_mode(step.network):
                 logits = step.network.logits(step.network.features(held.plain()))
