@@ -21,7 +21,7 @@ NOTHING = 1e-12
 """Eigenvalues below this share of the largest are rounding errors."""
 FREEDOM = 0.5
 """Degrees of freedom that the regression may have, for each row. Beyond, generalised
-cross-validation fails: two rows that are alike are enough to make no penalty look best."""
+cross-validation fails: two rows that are alike can make no penalty look best."""
 GROWTH = 1.25
 """By how much there must be more rows before old scores of familiarity say nothing any more."""
 SHARPNESS, FOR_EACH_CLASS = 4.0, 2.5
