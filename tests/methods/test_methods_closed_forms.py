@@ -150,9 +150,17 @@ def test_ranpac_chooses_the_ridge_with_the_lowest_cross_validated_error(rows):
     def error(strength):
         hat = hidden @ np.linalg.solve(hidden.T @ hidden + strength * unit * np.eye(60), hidden.T)
         left = ((targets - hat @ targets) ** 2).sum()
-        return left / np.trace(np.eye(rows) - hat) ** 2
+        return left / np.trace(np.eye(rows) - hat) ** 2 if np.trace(hat) <= rows / 2 else np.inf
 
     assert learner.method.form.solution().strength == min(STRENGTHS, key=error)
+
+
+def test_rows_that_are_alike_do_not_make_the_ridge_vanish():
+    draw = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = (draw.normal(size=(60, 20)) + 0.3 * np.eye(20)[y]).astype(np.float32)
+    x[3] = x[0]
+    assert learned("ranpac:width=600", x, y).method.form.solution().strength > 1e-2
 
 
 def test_the_chosen_ridge_is_the_same_from_rows_and_from_sums():

@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 
 from evenstream import Learner
 from evenstream.composition import compose
+from evenstream.methods.auto import Auto
 from evenstream.policies.closed_forms import Discriminant, ProjectedRidge
 from tests.helpers.small_streams import blobs, images, small
 
@@ -76,12 +77,44 @@ def test_steps_and_prompt_predictions_are_made_with_all_rows_so_far():
     assert form.prompt_solution() is not prompt
 
 
-def test_auto_is_er_las_with_a_contest():
+def test_auto_trains_on_no_row_that_it_holds_out(monkeypatch):
+    trained, stored = set(), set()
+
+    def noted(self, step, training_rows=Auto.training_rows):
+        groups = training_rows(self, step)
+        trained.update(tuple(row) for rows in groups for row in rows.raw.tolist())
+        return groups
+
+    monkeypatch.setattr(Auto, "training_rows", noted)
+    learner = small("auto", "normalised-mlp", memory=40)
     assert compose("auto").text == "auto"
-    one, two = (small(spec, "normalised-mlp") for spec in ("auto", "er-las@contest"))
-    for x, y in (blobs(8, seed=seed) for seed in range(12)):
-        assert one.learn(x, y) == two.learn(x, y)
-    assert np.array_equal(one.predict(x), two.predict(x))
+    for seed in range(12):
+        x, y = blobs(1 if seed > 8 else 8, seed=seed)
+        learner.learn(x, y)
+        memory = learner.memory
+        held = memory.field("held_out").nonzero().squeeze(1)
+        stored.update(tuple(row) for row in memory.rows(held)["x"].tolist())
+    assert 5 < len(stored) < 12 and not stored & trained
+
+
+def test_on_images_auto_is_er_las():
+    one, two = (small(spec, "convnet") for spec in ("auto", "er-las"))
+    for _ in range(3):
+        results = [each.learn(images(6), [0, 1, 2] * 2) for each in (one, two)]
+        assert results[0].loss == results[1].loss
+
+
+def test_a_network_that_leans_to_new_classes_is_not_asked():
+    """It is right about all rows that come, and wrong about those of the past."""
+    rule = Learner("auto").composition.rule
+    rule._flat = True
+    for name, arriving, stored in (("slda", 6, 7), ("ranpac", 5, 8), ("network", 9, 3)):
+        rule.tensors[name] = torch.tensor([[10.0], [arriving]])
+        assert rule.best() != "ranpac"
+        rule.tensors[f"replayed {name}"] = torch.tensor([[10.0], [stored]])
+    assert rule.best() == "ranpac"
+    rule.tensors["replayed network"] = torch.tensor([[10.0], [7.0]])
+    assert rule.best() == "network"
 
 
 def test_a_network_that_is_better_is_asked():

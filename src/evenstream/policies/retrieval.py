@@ -10,6 +10,8 @@ from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 
 __all__ = [
+    "HELD_OUT",
+    "ExceptHeldOut",
     "OncePerEpoch",
     "Retrieval",
     "Rows",
@@ -17,6 +19,8 @@ __all__ = [
     "draw_distinct",
 ]
 
+HELD_OUT = "held_out"
+"""The stored field that says which rows are not trained on (`ExceptHeldOut`)."""
 PERMUTE_UP_TO = 4096
 """Below this size, a whole permutation is cheaper than checking for repeated draws."""
 
@@ -35,6 +39,17 @@ class Uniform(Retrieval):
     def pick(self, step: Step, count: int) -> Rows:
         """Draw the slots and fetch them."""
         return step.fetch(draw_distinct(len(step.memory), count, step.randomness.retrieve))
+
+
+class ExceptHeldOut(Uniform):
+    """Uniformly, but for rows that are held out from training."""
+
+    def pick(self, step: Step, count: int) -> Rows:
+        """Draw from the slots of the others."""
+        if HELD_OUT not in step.memory.fields:
+            return super().pick(step, count)
+        slots = (step.memory.field(HELD_OUT) == 0).nonzero().squeeze(1).cpu()
+        return step.fetch(slots[draw_distinct(len(slots), count, step.randomness.retrieve)])
 
 
 class OncePerEpoch(Retrieval):

@@ -19,6 +19,9 @@ STRENGTHS = tuple(10 ** (power / 2) for power in range(-8, 5))
 """Candidates for the weight of the penalty, in units of a random feature's mean sum of squares."""
 NOTHING = 1e-12
 """Eigenvalues below this share of the largest are rounding errors."""
+FREEDOM = 0.5
+"""Degrees of freedom that the regression may have, for each row. Beyond, generalised
+cross-validation fails: two rows that are alike can make no penalty look best."""
 GROWTH = 1.25
 """By how much there must be more rows before old scores of familiarity say nothing any more."""
 SHARPNESS, FOR_EACH_CLASS = 4.0, 2.5
@@ -362,7 +365,8 @@ def best_strength(values: Tensor, parts: Tensor, rows: float, weight: float, uni
     """The candidate with the lowest error by generalised cross-validation.
 
     That is leave-one-out averaged over all rotations of the rows, so sums are enough, and the
-    order of the rows does not matter (Golub, Heath and Wahba, 1979).
+    order of the rows does not matter (Golub, Heath and Wahba, 1979). Candidates that leave the
+    regression too free are not considered.
 
     Args:
         values: eigenvalues of the second moments.
@@ -376,10 +380,14 @@ def best_strength(values: Tensor, parts: Tensor, rows: float, weight: float, uni
     beyond = weight - float((parts / values).sum())  # what no regression can explain
     beyond = beyond if beyond > 1e-9 * weight else 0.0
 
+    def freedom(strength: float) -> float:
+        return float((values / (values + strength * unit)).sum())
+
     def error(strength: float) -> float:
         kept = strength * unit / (values + strength * unit)
         free = max(rows - len(values), 0.0) + float(kept.sum())
         left = beyond + float((parts / values * kept.square()).sum())
         return left / free**2 if free > 0 else math.inf
 
-    return min(STRENGTHS, key=error)
+    strengths = [each for each in STRENGTHS if freedom(each) <= FREEDOM * rows]
+    return min(strengths or STRENGTHS[-1:], key=error)

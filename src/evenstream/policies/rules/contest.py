@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from evenstream.bounds import Positive, Share
+from evenstream.core.classifier import evaluation_mode
 from evenstream.core.edits import PerClass, by_name
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.part import Correction
@@ -21,16 +22,22 @@ from evenstream.policies.closed_forms import (
     ProjectedRidge,
     Solution,
 )
+from evenstream.policies.retrieval import HELD_OUT
 from evenstream.policies.rules.rule import InferenceRule, register_rule
 
-NETWORK, REPLAYED = "network", "replayed"
+NETWORK = "network"
+PAST = "replayed"
+"""Counts about stored rows are saved under this name, from when they were counted as replayed."""
 SCALE_ROWS = 300
 """Rows that decide about the scale of the columns for `ranpac`."""
 FEW_COLUMNS = 64
 """Up to which half the random features will do."""
-STEPS_BACK = 64
-"""Steps whose replayed rows are looked back on. Longer, and what is known now about a class would
-count less than what was known when there were few classes to mistake it for."""
+LOOK_EVERY, LOOK_AT = 4, 64
+"""In how many steps stored rows are looked at once, and how many of them. In turn, so that a memory
+of 1,000 is gone through in 64 steps."""
+LOOKS_BACK = 16
+"""Looks that count; older ones fade. More, and what is known now about a class would count less
+than what was known when there were few classes to mistake it for."""
 
 
 class Asked(NamedTuple):
@@ -46,18 +53,20 @@ class Contest(InferenceRule):
     """On flat inputs `slda` and `ranpac` learn beside the network, and the best of them is asked.
 
     Each predicts every arriving row before anyone learns from it, and it is counted who was right,
-    class by class, so that a frequent class does not decide alone. The network's share is no higher
-    than on the rows that it replays, which shows what it has forgotten. It is asked if it is better
-    than every closed form by more than `margin`: they forget nothing. Of the closed forms the one
-    is asked that is better at the replayed rows, each left out of what it has learned: rows that
-    arrive are of classes that have just begun, rows that are replayed of all. Where inputs are
-    images, the network is asked.
+    class by class, so that a frequent class does not decide alone. But rows that arrive are of
+    classes that have just begun, and a network that leans towards them looks better than it is. So
+    stored rows of the past count as much: closed forms predict each as if they had never had it,
+    and the network those that were held out from training (by the method `auto`; others train on
+    all, so that the network knows them by heart, which flatters it). The network is asked if it is
+    better than every closed form by more than `margin` in the mean of both: they forget nothing. Of
+    the closed forms the one is asked that is better at rows of the past. Where inputs are images,
+    the network is asked.
     """
 
     follows = by_name(
         {
             f"{prefix}{name}": PerClass(1, added=True)
-            for prefix in ("", f"{REPLAYED} ")
+            for prefix in ("", f"{PAST} ")
             for name in ("slda", "ranpac", NETWORK)
         }
     )
@@ -108,27 +117,29 @@ class Contest(InferenceRule):
         for name, guess in guesses.items():
             right = guess[:, : step.known].argmax(1)[fair] == y[fair]
             self._count(name, right, y[fair], 1 - 1 / self.reach)
+        if step.number % LOOK_EVERY == 0 and len(step.memory):
+            self._look_back(step)
+
+    def _look_back(self, step: Step) -> None:
+        """Let everyone predict the stored rows whose turn it is."""
+        turn, size = step.number // LOOK_EVERY, len(step.memory)
+        stored = step.fetch((turn * LOOK_AT + torch.arange(min(LOOK_AT, size))) % size)
         for name, counts in self.tensors.items():
-            if name.startswith(REPLAYED):
-                self.tensors[name] = counts * (1 - 1 / STEPS_BACK)
-        for group in step.groups:
-            if group.slots is not None and len(group):
-                self._count_replayed(step, group)
-
-    def _count_replayed(self, step: Step, group: Rows) -> None:
-        """What is known of all that came before: closed forms predict a row as if they had not it.
-
-        The network cannot, so that this flatters it.
-        """
-        rows = group.plain().flatten(1)
-        guess = step.logits_of(group)
-        if guess is not None:
-            self._count(f"{REPLAYED} {NETWORK}", guess.argmax(1) == group.y, group.y)
+            if name.startswith(PAST):
+                self.tensors[name] = counts * (1 - 1 / LOOKS_BACK)
+        held = stored
+        if HELD_OUT in stored.fields:
+            held = stored.take(stored.fields[HELD_OUT].nonzero().squeeze(1))
+        if len(held):
+            with evaluation_mode(step.network):
+                logits = step.network.logits(step.network.features(held.plain()))
+            right = logits[:, : step.n_classes].argmax(1) == held.y
+            self._count(f"{PAST} {NETWORK}", right, held.y)
+        rows = stored.plain().flatten(1)
         for name, form in self.forms.items():
-            guess = form.guess_left_out(rows, group.y, step.n_classes)
-            if guess is None:  # too dear: nobody can be compared by it
-                break
-            self._count(f"{REPLAYED} {name}", guess.argmax(1) == group.y, group.y)
+            guess = form.guess_left_out(rows, stored.y, step.n_classes)
+            if guess is not None:  # None: too dear
+                self._count(f"{PAST} {name}", guess.argmax(1) == stored.y, stored.y)
 
     def _count(self, name: str, right: Tensor, y: Tensor, kept: float = 1.0) -> None:
         """Add to the rows of each class and to those that were right; each row makes older fade."""
@@ -140,27 +151,25 @@ class Contest(InferenceRule):
         before, new = (torch.nn.functional.pad(t, (0, size - t.shape[1])) for t in (before, new))
         self.tensors[name] = before * kept ** new[0] + new
 
-    def shares(self) -> dict[str, float]:
-        """How often each was right about rows before it learned from them: the mean over classes.
-
-        The network's is no more than on replayed rows.
-        """
-        found = {n: _balanced(self.tensors[n]) for n in (*self.forms, NETWORK) if n in self.tensors}
-        kept = self.tensors.get(f"{REPLAYED} {NETWORK}")
-        if kept is not None and NETWORK in found:
-            found[NETWORK] = min(found[NETWORK], _balanced(kept))
-        return found
+    def shares(self, *, past: bool = False) -> dict[str, float]:
+        """How often each was right, the mean over classes: about arriving rows, or about stored."""
+        of = f"{PAST} " if past else ""
+        found = {name: self.tensors.get(of + name) for name in (*self.forms, NETWORK)}
+        return {name: _balanced(counts) for name, counts in found.items() if counts is not None}
 
     def best(self) -> str:
         """Who is asked now."""
         if not self._flat:
             return NETWORK
-        shares = dict.fromkeys(self.forms, 0.0) | self.shares()
-        if shares.get(NETWORK, 0.0) - max(shares[name] for name in self.forms) > self.margin:
+        arriving = dict.fromkeys(self.forms, 0.0) | self.shares()
+        stored = self.shares(past=True)
+        known = [name for name in self.forms if name in stored]
+        ahead = [arriving.get(NETWORK, 0.0) - max(arriving[name] for name in self.forms)]
+        if NETWORK in stored and known:
+            ahead.append(stored[NETWORK] - max(stored[name] for name in known))
+        if sum(ahead) / len(ahead) > self.margin:
             return NETWORK
-        left_out = {name: self.tensors.get(f"{REPLAYED} {name}") for name in self.forms}
-        known = {name: _balanced(each) for name, each in left_out.items() if each is not None}
-        return max(self.forms, key=(known if len(known) == len(self.forms) else shares).__getitem__)
+        return max(self.forms, key=(stored if len(known) > 1 else arriving).__getitem__)
 
     # ---- predicting ---------------------------------------------------------------------------
 
@@ -240,11 +249,12 @@ class Contest(InferenceRule):
 
     def says(self) -> str | None:
         """Who is asked now, and why."""
-        shares = self.shares()
-        if not shares:
-            return None
-        told = ", ".join(f"{name} {share:.0%}" for name, share in sorted(shares.items()))
-        return f"{self.best()} is asked; right about rows to come, class by class: {told}"
+        told = [
+            f"{what}: " + ", ".join(f"{name} {share:.0%}" for name, share in sorted(found.items()))
+            for what, past in (("about rows to come", False), ("about stored ones", True))
+            if (found := self.shares(past=past))
+        ]
+        return f"{self.best()} is asked; right, class by class, {'; '.join(told)}" if told else None
 
 
 def _balanced(counts: Tensor) -> float:
