@@ -7,9 +7,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
+from torch import nn
 
 import evenstream
 from evenstream import Learner, networks
@@ -104,6 +106,21 @@ def test_a_network_of_ones_own(plugin):
     networks.register_network("large", min_side=64)(lambda shape: None)
     with pytest.raises(InputError, match="at least 64x64 pixels"):
         networks.build("large", (3, 32, 32))
+
+
+def test_a_network_of_ones_own_has_options(plugin):
+    @networks.register_network("stretch")
+    def stretch(input_shape, width: int = 4, kind: Literal["a", "b"] = "a", other=None):
+        return nn.Sequential(nn.Flatten(), nn.Linear(input_shape[0], width), nn.ReLU())
+
+    learner = Learner("er", "stretch:width=6")
+    learner.learn(*blobs(4))
+    assert learner.network.head.weight.shape[1] == 6
+    assert networks.canonical_name("stretch:width=6,kind=a") == "stretch:width=6"
+    assert networks.canonical_name("stretch:width=4,kind=b") == "stretch:kind=b"
+    for text, trouble in {"other=1": "it has: width, kind", "width=x": "must be a number"}.items():
+        with pytest.raises(InputError, match=trouble):
+            networks.build(f"stretch:{text}", (3,))
 
 
 def test_a_data_set_of_ones_own(plugin):

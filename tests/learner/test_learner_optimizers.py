@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import (
 
 from evenstream import Learner
 from evenstream.core.optimizers import OPTIMIZERS, every, register_optimizer
-from evenstream.errors import CheckpointError, InputError
+from evenstream.errors import CheckpointError, InputError, LearningWarning
 from evenstream.methods import ER
 from tests.helpers.small_streams import Bomb, Noisy, class_stream, feed, parameters, same, small
 
@@ -307,3 +307,8 @@ def test_named_optimisers_are_those_of_pytorch(name):
         own = {"lr": 0.05, "weight_decay": 0.1, "momentum": 0.9} if optimizer == name else {}
         ends.append(parameters(feed(small(optimizer=optimizer, **own), class_stream(6))))
     assert same(*ends)
+
+
+def test_what_an_optimiser_of_ones_own_leaves_out_is_named():
+    with pytest.warns(LearningWarning, match="leaves out parameters of 'head'.*requires_grad"):
+        feed(small(optimizer=lambda groups: SGD(groups["backbone"], 0.1)), class_stream(1))

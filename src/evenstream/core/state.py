@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -27,7 +28,14 @@ from evenstream.core.randomness import Randomness
 from evenstream.core.stateful import Stateful
 from evenstream.core.tickets import Tickets
 from evenstream.core.trained import Trained
-from evenstream.errors import InputError, NonFiniteLoss, UnknownName, calling, shown
+from evenstream.errors import (
+    InputError,
+    LearningWarning,
+    NonFiniteLoss,
+    UnknownName,
+    calling,
+    shown,
+)
 from evenstream.interruption import let_through
 from evenstream.options import Options
 
@@ -212,7 +220,9 @@ class LearnerState:
         if self.optimizer_factory is not None:
             with calling("the function that makes the optimizer"):
                 made = self.optimizer_factory(groups)
-            return checked(made)
+            optimizer, scheduler = checked(made)
+            _warn_of_left_out(groups, optimizer)
+            return optimizer, scheduler
         chosen = self.options
         make = OPTIMIZERS.find(chosen.optimizer)
         with calling(f"what makes the optimizer {chosen.optimizer!r}"):
@@ -291,3 +301,20 @@ class LearnerState:
         optimizer = self.optimizer if name == "network" else own[name]
         parameters = [p for part in optimizer.param_groups for p in part["params"]]
         return optimizer, [p for p in parameters if p.requires_grad]
+
+
+def _warn_of_left_out(groups: dict[str, list[nn.Parameter]], made: torch.optim.Optimizer) -> None:
+    """Say which groups an optimiser of the user's own does not train completely."""
+    held = {id(parameter) for group in made.param_groups for parameter in group["params"]}
+    left_out = [
+        repr(name)
+        for name, parameters in groups.items()
+        if any(each.requires_grad and id(each) not in held for each in parameters)
+    ]
+    if left_out:
+        warnings.warn(
+            f"the optimizer leaves out parameters of {' and '.join(left_out)}, which are not "
+            "trained; if that is intended, set their requires_grad to False",
+            LearningWarning,
+            stacklevel=2,
+        )

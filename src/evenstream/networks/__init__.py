@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin, get_type_hints
 
 from evenstream.errors import InputError, calling, shown
 from evenstream.registry import Registry, check_function, check_texts, first_line
@@ -49,7 +50,7 @@ __all__ = [
     "register_network",
 ]
 
-F = TypeVar("F", bound="Callable[[tuple[int, ...]], nn.Module]")
+F = TypeVar("F", bound="Callable[..., nn.Module]")
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,13 @@ class NetworkInfo:
     """
 
     description: str
-    where: str | Callable[[tuple[int, ...]], nn.Module]
+    where: str | Callable[..., nn.Module]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     min_side: int | None = None
-    options: Mapping[str, type] = field(default_factory=dict)
-    """Arguments that may follow the name, as in `resnet18:zero_init=true`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that may follow the name, as in `resnet18:zero_init=true`, with their types."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Values of these if nothing follows; False where there is none."""
 
     @property
     def takes(self) -> str:
@@ -151,7 +154,9 @@ def register_network(
     """Register a network by name: `--network NAME`, `Learner(model=NAME)`.
 
     Decorate a class or function that takes the shape of one input, such as `(3, 32, 32)`, and
-    returns a module that maps each input of a batch to a feature vector.
+    returns a module that maps each input of a batch to a feature vector. Further arguments that
+    are annotated as bool, int, float or a Literal and have a default are options that may follow
+    the name: `--network NAME:width=32`.
 
     Args:
         name: made of a-z, 0-9 and - _ . +
@@ -165,7 +170,9 @@ def register_network(
     def add(make: F) -> F:
         check_function("network", make)
         words = first_line(make) if description is None else description
-        NETWORKS.add(name, NetworkInfo(words, make, min_side=min_side), make)
+        types, defaults = _options_of(make)
+        info = NetworkInfo(words, make, min_side=min_side, options=types, defaults=defaults)
+        NETWORKS.add(name, info, make)
         return make
 
     return add
@@ -188,7 +195,7 @@ def build(name: str, input_shape: tuple[int, ...]) -> nn.Module:
         raise InputError(f"network {name!r} takes {info.takes}, not inputs of shape {shape}")
     if not isinstance(info.where, str):
         with calling(f"what makes the network {name!r}"):
-            made = info.where(shape)
+            made = info.where(shape, **options)
         return _checked(name, made)
     module, _, cls = info.where.partition(":")
     network: FeatureExtractor = getattr(import_module(f"{__name__}.{module}"), cls)(
@@ -204,9 +211,30 @@ def canonical_name(name: str) -> str:
         UnknownName: There is no such network.
         InputError: It has no such option.
     """
-    _, options = _read(name)
-    on = (write_option(key, value) for key, value in sorted(options.items()) if value)
-    return join_options(split_options(name)[0], *on)
+    info, options = _read(name)
+    own = {k: v for k, v in sorted(options.items()) if v != info.defaults.get(k, False)}
+    return join_options(split_options(name)[0], *(write_option(k, v) for k, v in own.items()))
+
+
+def _options_of(make: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Types and defaults of the arguments that text can give."""
+    function = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
+    try:
+        types = get_type_hints(function)
+        arguments = list(signature(make).parameters.values())[1:]
+    except (NameError, TypeError, ValueError):  # annotations of another place, or no signature
+        return {}, {}
+    found = {
+        argument.name: (types[argument.name], argument.default)
+        for argument in arguments
+        if argument.default is not Parameter.empty
+        and (types.get(argument.name) in (bool, int, float) or _is_choice(types.get(argument.name)))
+    }
+    return {k: kind for k, (kind, _) in found.items()}, {k: v for k, (_, v) in found.items()}
+
+
+def _is_choice(kind: Any) -> bool:
+    return get_origin(kind) is Literal
 
 
 def _read(name: str) -> tuple[NetworkInfo, dict[str, Any]]:
