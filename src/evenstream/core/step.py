@@ -75,7 +75,8 @@ class Step:
         placed: where the incoming rows went, once the memory has taken them in.
         notes: whatever a method wants to pass from one hook of this step to the next.
         outputs: the result of `plain_outputs`, if it was called.
-        again: whether an earlier step of the same arrival had the same rows.
+        again: whether the rows were learned before: by an earlier step of the same arrival, or
+            because they were passed to `learn` with `store=False`.
     """
 
     def __init__(

@@ -45,6 +45,11 @@ class Arrival:
             step.again = not self._micro
         self.whole = Step(learner, retrieval, incoming, known) if cut else self.steps[-1]
 
+    def mark_as_learned_before(self) -> None:
+        """All its rows were learned before: in an earlier epoch, say."""
+        for step in self.steps:
+            step.again = True
+
     def set_placed(self, placed: Placement) -> None:
         """Tell the steps where the rows went."""
         for step in (self.whole, *self.steps):

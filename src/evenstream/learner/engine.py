@@ -70,8 +70,6 @@ class Engine(LearnerState):
         self.front, self.outer = front, preprocess
         self._encoded = 0
         """Rows passed to the frozen part that are not counted yet."""
-        self._new_rows = True
-        """Whether the rows of a step are new."""
         self.method, self.text = composition.method, composition.text
         self._parts = composition.parts
         super().__init__(
@@ -163,7 +161,9 @@ class Engine(LearnerState):
         }
         incoming = Rows(raw, y, self.preprocess, self.randomness.augment, fields=own)
         arrival = Arrival(self, self.composition.retrieval, incoming, known, method.own_steps)
-        put, self._new_rows = (self._store if store else self._keep_out), store
+        put = self._store if store else self._keep_out
+        if not store:
+            arrival.mark_as_learned_before()
         if method.memory_first:
             put(arrival)
         results = []
@@ -185,8 +185,7 @@ class Engine(LearnerState):
         self._observe(step)
         loss = self._loss(step)
         self.composition.rule.before_update(step)
-        if self._new_rows:
-            self._calibrate(step)
+        self._calibrate(step)
         accuracy = self._prequential_accuracy(step)
         value = None
         if loss is not None:

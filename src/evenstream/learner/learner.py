@@ -396,7 +396,8 @@ class Learner(Engine):
 
         The inputs are copied, never modified or kept. A batch that is rejected, or whose loss is
         not finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
-        `store=False` keeps the batch out of the memory, for example because it was learned before.
+        `store=False` is for rows that were learned before, in an earlier epoch, say: they are not
+        stored, and closed forms, which have them in their sums already, do not add them again.
 
         `weights` sets the weight of each row in the mean of the loss, now and when it is replayed
         (1 by default). Weights act as costs: Logit Adjusted Softmax still counts rows, so weights
