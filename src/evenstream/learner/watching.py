@@ -18,8 +18,8 @@ SURE = 3.0
 
 ADVICE = (
     "try Learner() without a method, model or learning rate, which normalises flat inputs and also "
-    "tries closed-form methods; a tenth or three times the learning rate; inputs of another scale (the "
-    "network normalised-mlp finds it itself); and look whether labels belong to their rows"
+    "tries closed-form methods; a tenth or three times the learning rate; inputs of another scale "
+    "(the network normalised-mlp finds it itself); and check that labels belong to their rows"
 )
 
 
