@@ -200,6 +200,9 @@ def test_what_the_page_on_plugins_registers_works(tmp_path):
 def test_streams_in_python(tmp_path):
     module = run_as_module(blocks("docs/reference/streams.md")[0], tmp_path, "streams_in_python")
     assert len(module.stream.tasks) > 1 and len(module.batch.labels)
+    stream = run_as_module(blocks("docs/reference/streams.md")[1], tmp_path, "a_scenario").stream
+    assert [task.classes for task in stream.tasks] == [(c,) for c in range(10)]
+    assert sum(len(task.train) for task in stream.tasks) == len(stream.dataset.y_train)
 
 
 @pytest.fixture

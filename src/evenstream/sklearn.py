@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # type: ignore[misc]
-    """A classifier that `partial_fit` teaches more, including new classes, without forgetting.
+    """A classifier that `partial_fit` teaches more, even new classes, with far less forgetting.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)

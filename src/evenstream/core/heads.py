@@ -211,9 +211,9 @@ class Cosine(Head):
     """A scaled cosine, so that no class wins by a longer weight."""
 
     scale: float = 10.0
-    """Factor on the cosines: 1 over the temperature."""
+    """Scale of the cosines (the inverse of a temperature)."""
     scale_learned: bool = False
-    """Whether the factor is trained as well."""
+    """Whether the scale is trained as well."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,9 +17,9 @@ SURE = 3.0
 """Standard deviations above pure chance that count as having learned something."""
 
 ADVICE = (
-    "try Learner() without a method, model or learning rate, which normalises flat inputs and asks "
-    "closed forms, too; a tenth or three times the learning rate; inputs of another scale (the "
-    "network normalised-mlp finds it itself); and look whether labels belong to their rows"
+    "try Learner() without a method, model or learning rate, which normalises flat inputs and also "
+    "tries closed-form methods; a tenth or three times the learning rate; inputs of another scale "
+    "(the network normalised-mlp finds it itself); and check that labels belong to their rows"
 )
 
 

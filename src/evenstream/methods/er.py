@@ -37,7 +37,7 @@ class ER(Replay):
 
     reduction: Literal["mean", "sum-of-means"] = "mean"
     """One mean over all rows, or the mean over incoming rows plus that over replayed ones, as in
-    ER-ACE, ER-CBA and DER++: with b = m that makes a step twice as long."""
+    ER-ACE, ER-CBA and DER++: with b = m each update is then about twice as large."""
     forwards: Literal["joint", "separate"] = "joint"
     """One forward pass over all rows, or one per group, so that BatchNorm does not mix them."""
 

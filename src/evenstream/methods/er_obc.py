@@ -31,8 +31,9 @@ SURROGATE = "surrogate"
 class EROBC(Replay):
     """ER, then a second step for head weight and bias only; the extractor does not change.
 
-    The correction always uses plain cross-entropy: it is a remedy for the same bias, on rows as
-    balanced as the memory. `er-obc-las` adjusts the first step.
+    The correction always uses plain cross-entropy, because it already counters the same bias by
+    training on rows from the memory, which is roughly balanced. `er-obc-las` adjusts the first
+    step.
     """
 
     citation = "Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, 2023"
