@@ -23,7 +23,7 @@ from evenstream.showing import Line
 __all__ = ["EXPECTED_FAILURES", "OnlineClassifier"]
 
 LEARNER = "learner_"
-EPOCHS = 50
+EPOCHS = 1
 """Default passes of `fit`; docs/how-to/sklearn.md has the measurement."""
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": (
