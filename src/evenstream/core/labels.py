@@ -50,11 +50,10 @@ def plain_label(value: Any, depth: int = 0) -> Label:
         return _plain_text(str.__str__(value))
     if is_missing(value):
         raise InputError(f"a label is missing ({shown(value)}); leave the row out")
-    is_float = isinstance(value, float)
-    raise InputError(
-        f"unsupported label {shown(value)} of type {type(value).__name__}; "
-        f"{'convert labels to int or text' if is_float else 'use str, int, bool or a tuple of them'}"
-    )
+    advice = "use str, int, bool or a tuple of them"
+    if isinstance(value, float):
+        advice = "convert labels to int or text"
+    raise InputError(f"unsupported label {shown(value)} of type {type(value).__name__}; {advice}")
 
 
 def _plain_text(label: str) -> str:
