@@ -142,7 +142,7 @@ OTHERS = {
     "streams files/good.npz --picture files/good.csv": ["give the name of a PNG file"],
     "streams files/good.npz --picture files/good.npz": ["is the data itself"],
     "learn new --from ~nouser/x.csv": ["there is no file or folder ~nouser/x.csv"],
-    "predict new ~nouser/x.csv": ["new holds no learner"],
+    "predict new ~nouser/x.csv": ["new does not exist"],
     "data import mnist ~nouser": ["there is no folder", "~nouser"],
     "report nul\0byte": ["contains a NUL character"],
     "data frobnicate": ["frobnicate", "list, get, verify, import"],

@@ -24,3 +24,16 @@ def test_no_learner_and_no_format(learn, run):
     learn("--from", write("t.csv", *rows(20)))
     status, _, err = run("export", "dir", "plant.tflite")
     assert status == 2 and ".onnx and .pt2" in err
+
+
+def test_encoded_columns_are_pointed_out(learn, run):
+    x, labels = rows(40)
+    Path("t.csv").write_text(
+        "a,colour,label\n"
+        + "".join(f"{x[n][0]},{('red', 'blue')[n % 2]},{labels[n]}\n" for n in range(40))
+    )
+    learn("--from", "t.csv")
+    table = Learner.load("dir").table
+    assert table is not None and table.width > 2
+    out = run("export", "dir", "plant.pt2")[1]
+    assert f"takes {table.width} inputs, made of 2 columns" in out and "encode_frame" in out

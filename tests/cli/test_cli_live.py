@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from evenstream import Learner
+from evenstream import Frozen, Learner
+from evenstream.errors import DataError
 from evenstream.live import opening
+from evenstream.live.tally import Tally
 from evenstream.run.runner import start_run
 from tests.helpers.live_tables import NAMES, metrics, read_csv, rows, same, write
 from tests.helpers.small_runs import save_images, save_table, small_config
@@ -267,7 +269,7 @@ WRONG = {
     "t.csv --checkpoint-every 0": "checkpoint_every must be 1 or more",
     "t.csv --threads 0": "threads must be 1 or more",
     "photos --size 0": "size of images must be 1 to 4096",
-    "t.csv --start nowhere": "nowhere holds no learner",
+    "t.csv --start nowhere": "nowhere does not exist",
     "t.csv --method er-las:prior=macro": "needs task boundaries",
     "cut.npz": "not a readable .npz file",
 }
@@ -362,3 +364,15 @@ def test_killed_and_run_again_equals_uninterrupted(learn):
     learn("--from", "t.csv", directory="whole")
     assert same("dir", "whole")
     assert events("dir") == events("whole")
+
+
+def test_learners_of_texts_are_for_python(run):
+    def lengths(texts):
+        return [[len(text), text.count("e")] for text in texts]
+
+    learner = Learner("er", Frozen(lengths), seed=0)
+    learner.learn(["one", "two"], ["a", "b"])
+    known = opening.Known.of(learner, Tally())
+    Path("t.csv").write_text("text\nsome words\n")
+    with pytest.raises(DataError, match=r"text encoder.*only works from Python"):
+        opening.open_source("t.csv", known, opening.Reading(label_needed=False))

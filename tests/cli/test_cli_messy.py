@@ -121,9 +121,9 @@ def test_a_file_of_json_lines_that_has_grown_is_gone_on_with(learn):
     [
         ("{", "line 41: is not JSON"),
         ("[1, 2]", "line 41: is not an object"),
-        ('{"a": [1], "b": 2, "label": "x"}', "line 41: column 'a' is '[1]', not a number"),
+        ('{"a": [1], "b": 2, "label": "x"}', "line 41: column 'a' is '[1]', not a number; "),
         ('{"a": 1, "b": 2, "label": 0.5}', "line 41: the label is 0.5; labels must be"),
-        ('{"a": 1, "b": 2}', "line 41: the label is missing"),
+        ('{"a": 1, "b": 2}', "line 41: the label is missing; correct it, or leave such rows"),
         ('{"label": "x"}', "line 41: none of the columns a, b"),
     ],
 )
@@ -131,7 +131,8 @@ def test_bad_json_lines_are_told(learn, line, why):
     good = "".join(json.dumps({"a": n, "b": n % 7, "label": "xy"[n % 2]}) + "\n" for n in range(40))
     Path("t.jsonl").write_text(f"{good}{line}\n")
     status, _, err = learn("--from", "t.jsonl")
-    assert status == 2 and f"t.jsonl, {why}" in err
+    assert status == 2 and f"t.jsonl, {why}" in err and "--corrupt skip" in err
+    assert ("--categorical" in err) == ("not a number" in err)
     status, out, _ = learn("--from", "t.jsonl", "--corrupt", "skip")
     assert status == 0 and "skipped" in out
     Path("more.jsonl").write_text('{"a": 1, "b": 2, "c": 3, "label": "x"}\n')

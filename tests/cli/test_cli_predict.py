@@ -119,7 +119,7 @@ def test_a_failed_prediction_leaves_the_old_file(learned, run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("nowhere t.csv", "nowhere holds no learner"),
+        ("nowhere t.csv", "nowhere does not exist; `evenstream learn DIR"),
         ("dir absent.csv", "there is no file or folder"),
         ("dir few.csv", "lacks the columns b, c, d, e"),
         ("dir more.csv", "unknown columns f"),

@@ -103,7 +103,7 @@ def test_ids_of_rows_that_wait_for_a_step_are_known():
 
 @pytest.mark.parametrize(
     ("ids", "message"),
-    [([1, 2], "2 ids"), ([1.5] * 6, "ids cannot be used"), ("abcdef", "ids cannot be used")],
+    [([1, 2], "2 ids"), ([1.5] * 6, "ids cannot be used"), ("abcdef", "ids must be a list")],
 )
 def test_ids_that_cannot_be_used_are_refused(ids, message):
     with pytest.raises(InputError, match=message):

@@ -194,7 +194,7 @@ def test_what_the_command_line_refuses_changes_nothing(tmp_path, capsys, words, 
 
 def test_folders_that_are_busy_or_hold_no_learner_are_refused(tmp_path, capsys):
     assert main(["correct", "rename", str(tmp_path / "none"), "a", "b"]) == 2
-    assert "holds no learner" in capsys.readouterr().err
+    assert "none does not exist" in capsys.readouterr().err
     folder = tmp_path / "busy"
 
     def busy():

@@ -157,3 +157,23 @@ def test_none_of_the_libraries_is_imported_unless_needed():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stdout.strip() == "set()", ended.stderr
+
+
+def test_advice_for_frames_is_for_python():
+    learner = Learner("er", seed=0)
+    learner.learn(pd.DataFrame({"a": np.arange(N) / 4}), KINDS)
+    with pytest.raises(InputError, match=r"not a number; .*TableEncoder.infer") as told:
+        learner.predict(pd.DataFrame({"a": ["many"]}))
+    assert "--" not in str(told.value)
+
+
+def test_frames_and_arrays_mixed_up():
+    of_frames, of_arrays = Learner("er", seed=0), Learner("er", seed=0)
+    of_frames.learn(messy(), KINDS)
+    of_arrays.learn(np.zeros((N, 3)), KINDS)
+    for call in (of_frames.predict, lambda x: of_frames.learn(x, KINDS)):
+        with pytest.raises(InputError, match="pass a frame with the columns size, colour"):
+            call(np.zeros((N, 3)))
+    for call in (of_arrays.predict, lambda x: of_arrays.learn(x, KINDS)):
+        with pytest.raises(InputError, match=r"learned from arrays of shape \(3,\)"):
+            call(messy())

@@ -18,8 +18,10 @@ def export(
 
     Example: evenstream export plant plant.onnx
 
-    The file takes raw inputs, as `predict` does, in batches of any size, and returns a probability
-    for each label; the labels are in its metadata.
+    The file takes batches of any size and returns a probability for each label; the labels are in
+    its metadata. It takes raw inputs, as `predict` does. For a table, that holds only if every
+    column is a number without gaps: categories, dates, texts and missing cells must be encoded
+    with `learner.table.encode_frame(frame)` before they reach the file.
 
     Args:
         directory: Folder of the learner, or of a run.
@@ -31,4 +33,10 @@ def export(
     learner, _ = read_learner(directory, "cpu")
     learner.export(file)
     say(f"{file}: {learner.text} after {learner.step:,} steps, {len(learner.labels):,} labels")
+    table = learner.table
+    if table is not None and table.width != len(table.names):
+        say(
+            f"it takes {table.width} inputs, made of {len(table.names)} columns: in Python, "
+            f"Learner.load({str(directory)!r}).table.encode_frame(frame)"
+        )
     return 0

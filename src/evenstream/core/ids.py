@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from evenstream.core.labels import Label, label_to_json, plain_labels
-from evenstream.errors import InputError
+from evenstream.errors import InputError, shown
 
 
 def plain_ids(ids: Any) -> list[Label]:
     """Ids as a list of Python values: text, whole numbers, or tuples of them."""
+    if isinstance(ids, str):
+        raise InputError(f"ids must be a list, got the text {shown(ids)}; pass [{shown(ids)}]")
     try:
         return plain_labels(ids)
     except InputError as error:

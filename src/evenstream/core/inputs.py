@@ -107,8 +107,11 @@ def check_weights(weights: Any, rows: int) -> Tensor | None:
     return None if (array == 1).all() else torch.from_numpy(array.copy())
 
 
-def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
-    """A private copy of the batch on the CPU, uint8 or float32; rejects unusable input."""
+def check_inputs(x: Any, expected: InputKind | None, advice: str = "") -> Tensor:
+    """A private copy of the batch on the CPU, uint8 or float32; rejects unusable input.
+
+    `advice` ends the message if the shape is not the expected one.
+    """
     if isinstance(x, Tensor):
         refuse_unusual("inputs", x)
         rows = x.detach()
@@ -150,7 +153,7 @@ def check_inputs(x: Any, expected: InputKind | None) -> Tensor:
     if expected is not None and kind.shape != expected.shape:
         raise InputError(
             f"inputs have shape {kind.shape} each, but this learner has learned from "
-            f"{expected.shape}"
+            f"{expected.shape}{advice}"
         )
     if expected is not None and kind.dtype != expected.dtype:
         raise InputError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from evenstream.core.inputs import TEXTS, InputKind
 from evenstream.core.stateful import WithoutClasses
-from evenstream.errors import InputError
+from evenstream.errors import InputError, some_of
 from evenstream.tabular import TableEncoder, TableRows, is_frame
 
 
@@ -15,7 +16,7 @@ class KnownTable(WithoutClasses):
     def __init__(self) -> None:
         self.encoder: TableEncoder | None = None
 
-    def take(self, x: Any) -> tuple[Any, TableEncoder | None]:
+    def take(self, x: Any, learned: InputKind | None) -> tuple[Any, TableEncoder | None]:
         """A batch as numbers, and its encoder if it came from a table; changes nothing."""
         if isinstance(x, TableRows):
             if self.encoder not in (None, x.encoder):
@@ -23,8 +24,20 @@ class KnownTable(WithoutClasses):
             return x.values, x.encoder
         if is_frame(x):
             encoder = self.encoder or TableEncoder.infer(x)
+            if learned is not None and learned != TEXTS and learned.shape != (encoder.width,):
+                raise InputError(
+                    f"the table gives {encoder.width} inputs per row, but this learner has learned "
+                    f"from arrays of shape {learned.shape} each; pass such an array"
+                )
             return encoder.encode_frame(x), encoder
         return x, None
+
+    @property
+    def advice(self) -> str:
+        """What to do about an array of the wrong shape, if tables were learned."""
+        if self.encoder is None:
+            return ""
+        return f"; it learns tables: pass a frame with the columns {some_of(self.encoder.names)}"
 
     # ---- `Stateful` ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from evenstream.bounds import is_whole
 from evenstream.core.edits import Compaction, Regrouping
 from evenstream.core.inputs import refuse_unusual
 from evenstream.errors import InputError, shown
+from evenstream.tabular.cells import is_missing
 
 LARGEST = 10_000
 """Number of bits in the longest integer that checkpoints can store."""
@@ -47,10 +48,12 @@ def plain_label(value: Any, depth: int = 0) -> Label:
         return int(value)
     if isinstance(value, str):
         return _plain_text(str.__str__(value))
-    raise InputError(
-        f"unsupported label {shown(value)} of type {type(value).__name__}; "
-        "use str, int, bool or a tuple of them"
-    )
+    if is_missing(value):
+        raise InputError(f"a label is missing ({shown(value)}); leave the row out")
+    advice = "use str, int, bool or a tuple of them"
+    if isinstance(value, float):
+        advice = "convert labels to int or text"
+    raise InputError(f"unsupported label {shown(value)} of type {type(value).__name__}; {advice}")
 
 
 def _plain_text(label: str) -> str:

@@ -39,7 +39,10 @@ class WordLlama(nn.Module):
     def forward(self, texts: Sequence[str]) -> Tensor:
         """A row for each text."""
         if not isinstance(texts, (list, tuple)):
-            raise InputError("wordllama takes a list of texts")
+            raise InputError(
+                "wordllama takes a list of texts; text encoders only work from Python so far: "
+                'Learner(model="wordllama").learn(texts, labels), as in the tutorial on texts'
+            )
         coded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         tokens = [text.ids for text in coded]
         device = self.table.device

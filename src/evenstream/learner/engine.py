@@ -119,8 +119,10 @@ class Engine(LearnerState):
 
     def check(self, x: Any) -> Batch:
         """A private copy of inputs; rejects unusable ones."""
-        rows, _ = self.known_table.take(x)
-        return check_inputs(rows, self.input_kind) if self.front is None else self.front.check(rows)
+        rows, _ = self.known_table.take(x, self.input_kind)
+        if self.front is not None:
+            return self.front.check(rows)
+        return check_inputs(rows, self.input_kind, self.known_table.advice)
 
     def encode(self, batch: Batch) -> Tensor:
         """What is stored and trained on: the frozen part's outputs for arriving rows."""

@@ -108,7 +108,9 @@ def export_learner(learner: Engine, path: str | Path) -> Path:
     try:
         write_atomically(file, content)
     except OSError as error:
-        raise EvenstreamError(f"cannot write {file}: {error.strerror or error}") from error
+        missing = "" if file.parent.exists() else f" (the folder {file.parent} does not exist)"
+        why = error.strerror or error
+        raise EvenstreamError(f"cannot write {file}: {why}{missing}") from error
     return file
 
 

@@ -941,7 +941,7 @@ class Learner(Engine):
     # ---- one step ----------------------------------------------------------------------------
 
     def _check_batch(self, x: Any, labels: Any) -> tuple[Batch, list[Label], TableEncoder | None]:
-        rows, encoder = self.known_table.take(x)
+        rows, encoder = self.known_table.take(x, self.input_kind)
         batch = self.check(rows)
         values = plain_labels(labels)
         if len(values) != len(batch):

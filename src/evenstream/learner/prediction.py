@@ -29,7 +29,10 @@ def deployment_prior(
     if reason is None and not composition.method.logits_follow_criterion:
         reason = "another loss term shapes its logits beside the adjusted one"
     if reason is None and not composition.rule.gives_logits:
-        reason = f"its scores by the rule {composition.rule.name} are not logits"
+        reason = (
+            f"class frequencies cannot be added to the scores of its rule {composition.rule.name}; "
+            'make the learner with method="er-las", or say with costs= which errors weigh more'
+        )
     if reason is not None:
         raise InputError(f"priors cannot be used with {composition.text}: {reason}")
     if not isinstance(priors, Mapping):

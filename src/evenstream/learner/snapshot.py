@@ -179,8 +179,10 @@ class Snapshot:
         return scores if log_prior is None else scores + log_prior
 
     def _check(self, x: Any) -> Batch:
-        rows, _ = self._table.take(x)
-        return check_inputs(rows, self._kind) if self._front is None else self._front.check(rows)
+        rows, _ = self._table.take(x, self._kind)
+        if self._front is not None:
+            return self._front.check(rows)
+        return check_inputs(rows, self._kind, self._table.advice)
 
     def _each(
         self, network: Classifier, batch: Batch, ask: Callable[[Outputs, Any], Tensor]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from evenstream.checkpoint import has_checkpoint, tidy, write_checkpoint
 from evenstream.core.labels import Label
-from evenstream.errors import CheckpointError, InputError, some_of
+from evenstream.errors import InputError, some_of
 from evenstream.learner.editing import Edit
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import LIVE
 from evenstream.live.following import KEPT_LOGS
-from evenstream.live.learner_folder import claimed, read_learner
+from evenstream.live.learner_folder import claimed, no_learner, read_learner
 from evenstream.run.events import EventLog, cut_back
 
 
@@ -24,7 +24,7 @@ def correct(folder: Path, change: Callable[[Learner], Edit], *, saves: bool = Fa
     learner either as it was or with the correction.
     """
     if not has_checkpoint(folder):
-        raise CheckpointError(f"{folder} holds no learner")
+        raise no_learner(folder)
     with claimed(folder):
         learner, tally = read_learner(folder)
         tidy(folder)

@@ -42,13 +42,19 @@ def read_learner(folder: Path, device: str | None = None) -> tuple[Learner, Tall
     """
     place = folder if has_checkpoint(folder) else folder / CHECKPOINTS
     if not has_checkpoint(place):
-        raise CheckpointError(f"{folder} holds no learner")
+        raise no_learner(folder)
 
     def build(saved: dict[str, Any]) -> tuple[Learner, Tally]:
         state = saved.get("learner", saved)  # in a run it is part of the checkpoint
         return Learner.from_state(state, device=device), _tally(state)
 
     return restore(place, build)
+
+
+def no_learner(folder: Path) -> CheckpointError:
+    """The error for a folder without a save."""
+    why = "holds no learner" if folder.exists() else "does not exist"
+    return CheckpointError(f"{folder} {why}; `evenstream learn DIR --from DATA` makes a learner")
 
 
 def bring_to_saved(learner: Learner, folder: Path) -> Tally:

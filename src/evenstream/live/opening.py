@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from evenstream.core.inputs import TEXTS
 from evenstream.data.arrays import as_inputs, as_labels
 from evenstream.data.checked_files import digest_of
 from evenstream.data.dataset import Label
@@ -157,6 +158,7 @@ def _open_table(
     reading: Reading,
 ) -> Source:
     reader.skip_bad, reader.keep_bad = reading.bad != "stop", reading.bad == "null"
+    reader.may_skip = True
     reader.label_needed, reader.as_label = reading.label_needed, known.as_label
     reader.ids = reading.ids
     reader.may_grow = reading.label_needed and name != PIPE  # to be continued later
@@ -186,6 +188,11 @@ def _columns(
         first.may_grow = reader.may_grow
         columns = choose_columns(reader, first, label, ignore, reading.wishes, label_needed=needed)
     width = columns.how.width
+    if known.shape == TEXTS.shape:
+        raise DataError(
+            "the learner has a text encoder, which only works from Python so far: "
+            "Learner.load(DIR).predict(texts), as in the tutorial on texts"
+        )
     if known.shape not in (None, (width,)):
         raise DataError(
             f"{reader.source} gives {width} inputs per row, but the learner's have the shape "

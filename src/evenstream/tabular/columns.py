@@ -41,12 +41,16 @@ STAMP = "stamp"
 """The format of numeric dates: seconds since 1970, or milli-, micro- or nanoseconds."""
 
 
+class WrongKind(ValueError):
+    """A cell that is not what its column holds."""
+
+
 class BadCell(ValueError):
     """A cell that its column cannot read, with its row."""
 
-    def __init__(self, row: int, why: str) -> None:
+    def __init__(self, row: int, why: str, wrong_kind: bool = False) -> None:
         super().__init__(why)
-        self.row = row
+        self.row, self.wrong_kind = row, wrong_kind
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Column:
             try:
                 found.append(self.read(cell))
             except ValueError as error:
-                raise BadCell(row, str(error)) from None
+                raise BadCell(row, str(error), isinstance(error, WrongKind)) from None
         return found
 
     def encode(self, values: Sequence[Any] | Floats) -> Inputs:
@@ -163,11 +167,7 @@ class Number(Column):
         except OverflowError:
             return math.inf
         except (ValueError, TypeError):
-            raise ValueError(
-                f"column {self.name!r} is {str(cell)[:60]!r}, not a number; correct it, leave the "
-                "row out with --corrupt skip, or start over and read the column differently: "
-                "--categorical, --text or --ignore NAME"
-            ) from None
+            raise WrongKind(f"column {self.name!r} is {str(cell)[:60]!r}, not a number") from None
 
     def read_all(self, cells: Any) -> Sequence[float] | Floats:
         """Read many cells; arrays are processed without a loop."""
@@ -242,9 +242,8 @@ class Date(Column):
         try:
             return self._seconds(cell)
         except (ValueError, TypeError, OverflowError):
-            raise ValueError(
-                f"column {self.name!r} is {str(cell)[:60]!r}, not a date or time {self._like}; "
-                "correct it, or leave the row out with --corrupt skip"
+            raise WrongKind(
+                f"column {self.name!r} is {str(cell)[:60]!r}, not a date or time {self._like}"
             ) from None
 
     def _seconds(self, cell: Any) -> float:

@@ -21,6 +21,10 @@ from evenstream.tabular.inference import SAMPLE_ROWS, Wishes, infer_columns
 FORMAT = 1
 AS_ASKED = "as asked for"
 """Reason for leaving out a column that the user does not want."""
+_OTHERWISE = (
+    "; convert the column, or start over with "
+    "learner.table = TableEncoder.infer(frame, categorical=[...])"
+)
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,8 @@ class TableEncoder:
                 [c.read_all(found) for c, found in zip(self.columns, cells, strict=True)]
             )
         except BadCell as error:
-            raise InputError(f"row {error.row} of the table (from 0): {error}") from None
+            advice = _OTHERWISE if error.wrong_kind else ""
+            raise InputError(f"row {error.row} of the table (from 0): {error}{advice}") from None
 
     def check_names(self, source: str, names: Sequence[str]) -> None:
         """Reject a table with missing or unknown columns."""

@@ -63,7 +63,7 @@ class CsvReader(LineReader):
                 label = None if label_place is None else self.label(cells[label_place].strip())
                 label = self.identified(label, None if id_place is None else cells[id_place])
             except ValueError as error:
-                self.refuse(f"line {self.line}", str(error))
+                self.refuse(f"line {self.line}", error)
                 if self.keep_bad:
                     yield None, None
             else:

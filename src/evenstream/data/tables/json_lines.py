@@ -54,7 +54,7 @@ class JsonLinesReader(LineReader):
                 label = None if columns.label is None else self._label(record.get(columns.label))
                 label = self.identified(label, record.get(self.ids or ""))
             except ValueError as error:
-                self.refuse(f"line {self.line}", str(error))
+                self.refuse(f"line {self.line}", error)
                 if self.keep_bad:
                     yield None, None
             else:

@@ -103,7 +103,7 @@ class ParquetFile(TableReader):
                 taken = None if label_place is None else self.label(label)
                 taken = self.identified(taken, own)
             except ValueError as error:
-                self.refuse(f"row {self.row}", str(error))
+                self.refuse(f"row {self.row}", error)
                 if self.keep_bad:
                     yield None, None
             else:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from evenstream.data.dataset import Label
 from evenstream.data.tables.columns import Columns
 from evenstream.errors import DataError
+from evenstream.tabular.columns import BadCell, WrongKind
 from evenstream.tabular.inference import Cells
 
 Row = tuple[Sequence[Any] | NDArray[np.float32] | None, Any]
@@ -42,6 +43,7 @@ class TableReader:
     Attributes:
         source: its name in messages.
         names: its columns.
+        may_skip: whether the user may choose `skip_bad`, so that errors advise it.
         skip_bad: leave out unusable rows and count them; otherwise they raise `DataError`.
         keep_bad: yield None in place of such a row.
         skipped: rows left out so far.
@@ -56,6 +58,7 @@ class TableReader:
     """
 
     may_grow = False
+    may_skip = False
     unfinished = False
     ids: str | None = None
 
@@ -96,12 +99,22 @@ class TableReader:
     def close(self) -> None:
         """Close the file, if there is one."""
 
-    def refuse(self, where: str, why: str) -> None:
+    def refuse(self, where: str, why: ValueError) -> None:
         """Raise an error for an unusable row, or count it."""
         if not self.skip_bad:
-            raise DataError(f"{self.source}, {where}: {why}")
+            raise DataError(f"{self.source}, {where}: {why}{self._advice(why)}")
         self.skipped += 1
         self.refusal = self.refusal or f"{where}: {why}"
+
+    def _advice(self, why: ValueError) -> str:
+        ways = ["correct it"]
+        if self.may_skip:
+            ways.append("leave such rows out with --corrupt skip")
+        if isinstance(why, WrongKind) or (isinstance(why, BadCell) and why.wrong_kind):
+            options = "--categorical, --text or --ignore NAME"
+            options = options if self.may_skip else "categorical, text or ignore"
+            ways.append(f"start over and read the column differently: {options}")
+        return f"; {', or '.join(ways)}"
 
     def label(self, value: Label | None) -> Label | None:
         """The label of a row; raises `ValueError` if it is missing or unusable."""
