@@ -155,5 +155,5 @@ def test_the_memory_is_read_once_a_call(monkeypatch):
 
 def test_priors_cannot_be_added_to_distances():
     learner = feed(make_learner("er-las@ncm"), toy_stream(4))
-    with pytest.raises(InputError, match='rule ncm; .*method="er-las".*costs='):
+    with pytest.raises(InputError, match=r'rule ncm; .*method="er-las".*costs='):
         learner.predict(toy_stream()[0][0], priors={"bolt": 1.0})
