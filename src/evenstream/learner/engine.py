@@ -75,6 +75,7 @@ class Engine(LearnerState):
         super().__init__(
             options,
             device,
+            method=composition.method,
             parts=self._parts,
             criterion=composition.criterion,
             head=composition.head,
