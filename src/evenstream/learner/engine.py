@@ -31,6 +31,7 @@ from evenstream.errors import InputError
 from evenstream.learner.arrival import Arrival
 from evenstream.learner.building import build_classifier
 from evenstream.learner.front import Front
+from evenstream.methods.base import Method
 from evenstream.options import Options
 from evenstream.policies.rules import ArgMax
 
@@ -51,6 +52,8 @@ class Engine(LearnerState):
         optimizer_factory: the user's own, in place of a named optimiser.
         undecided: options that are chosen together with an "auto" network.
     """
+
+    method: Method
 
     def __init__(
         self,
