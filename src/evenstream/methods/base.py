@@ -29,7 +29,6 @@ from evenstream.policies.rules import ArgMax, InferenceRule
 from evenstream.policies.storing import Reservoir, Storing
 from evenstream.policies.teachers import Teacher
 from evenstream.registry import Registry, check_class
-from evenstream.text import check_defaults
 
 M = TypeVar("M", bound="type[Method]")
 
@@ -176,7 +175,6 @@ def register(name: str) -> Callable[[M], M]:
 
     def add(cls: M) -> M:
         check_class("method", cls, Method)
-        check_defaults("method", name, cls)
         for field in fields(cls):
             if field.name == "head" or field.name.startswith("head_"):
                 raise InputError(
@@ -187,6 +185,6 @@ def register(name: str) -> Callable[[M], M]:
                 raise InputError(
                     f"option 'storing' of method {name} exists for all methods; choose another name"
                 )
-        return METHODS.register(name)(cls)
+        return METHODS.register_class(name, Method)(cls)
 
     return add
