@@ -278,7 +278,7 @@ def test_the_file_in_the_documentation_is_right(tmp_path):
     file.write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
     experiment = read_experiment(file)
     check_options(make_plan(experiment).runs())
-    assert len(experiment.cells()) == 10
+    assert len(experiment.cells()) == 11
 
 
 # ---- reports -------------------------------------------------------------------------------------
