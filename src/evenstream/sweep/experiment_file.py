@@ -58,6 +58,7 @@ from typing import Any, get_args
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.measures import ENTRIES
 from evenstream.run.config import RunConfig
+from evenstream.streams.stream import Protocol
 from evenstream.sweep.experiment import (
     WITH_OPTIONS,
     Cell,
@@ -67,7 +68,6 @@ from evenstream.sweep.experiment import (
     Scale,
     Value,
 )
-from evenstream.streams.stream import Protocol
 from evenstream.text import option_types, read_budget
 
 LISTS = ("prediction_share", "average_accuracy", "accuracy_matrix")
