@@ -79,6 +79,25 @@ def test_ridge_is_as_sure_of_a_row_as_if_it_had_not_come():
         torch.testing.assert_close(found[row], wanted, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("rows", [512, 600], ids=["all added", "some waiting"])
+def test_ridge_judges_a_row_by_another_as_if_neither_had_come(rows):
+    form = filled(ProjectedRidge(600, ridge=1.0), X[:rows], Y[:rows])
+    x, y, weights = torch.from_numpy(X[:3]), torch.from_numpy(Y[:3]), torch.tensor([1.0, 2.0, 0.5])
+    others = torch.from_numpy(X[700:703])
+    found = form.familiarity_left_out(x, y, weights, others)
+    same = form.familiarity_left_out(x, y, weights, x)
+    torch.testing.assert_close(same, form.familiarity_left_out(x, y, weights), rtol=1e-6, atol=0)
+    sums, hidden, shown = form.all_sums(), form.columns(x), form.columns(others)
+    penalty = form.tensors["squares"].diagonal().mean() * torch.eye(600, dtype=torch.float64)
+    each = zip(hidden, shown, y, weights.double(), strict=True)
+    for row, (h, other, label, weight) in enumerate(each):
+        targets, rest = sums.sums.T.clone(), sums.squares - weight * torch.outer(h, h) + penalty
+        targets[:, label] -= weight * h
+        highest = (other @ torch.linalg.solve(rest, targets)).max()
+        wanted = highest / (rows * other @ torch.linalg.solve(rest, other)).sqrt()
+        torch.testing.assert_close(found[row], wanted, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("rows", [40, 400], ids=["fewer rows than columns", "more"])
 def test_discriminant_compares_the_nearest_class_with_all_rows(rows):
     columns = X[:, X[:rows].std(0) > 0]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from evenstream.core.inputs import TEXTS, InputKind
 from evenstream.core.stateful import WithoutClasses
 from evenstream.errors import InputError, some_of
@@ -31,6 +34,17 @@ class KnownTable(WithoutClasses):
                 )
             return encoder.encode_frame(x), encoder
         return x, None
+
+    @property
+    def tells_when(self) -> bool:
+        """Whether some inputs say when a row came: of later rows, they are like none learned."""
+        return self.encoder is not None and self.encoder.timeless is not None
+
+    def timeless(self, batch: Tensor) -> Tensor:
+        """The inputs as if all rows had come at one time."""
+        assert self.encoder is not None and self.encoder.timeless is not None
+        values = torch.from_numpy(self.encoder.timeless).to(batch.device)
+        return torch.where(values.isnan(), batch, values)
 
     @property
     def advice(self) -> str:

@@ -156,6 +156,9 @@ class Snapshot:
         batch = self._check(x)
         if self._network is None or not len(self.label_map):
             return np.zeros(len(batch), np.float32)
+        if self._front is None and self._table.tells_when:
+            assert isinstance(batch, Tensor)
+            batch = self._table.timeless(batch)
         return self._each(self._network, batch, self._rule.familiarity).cpu().numpy()
 
     def familiarity_threshold(self, reject: float) -> float:
