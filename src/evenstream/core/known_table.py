@@ -8,9 +8,15 @@ import torch
 from torch import Tensor
 
 from evenstream.core.inputs import TEXTS, InputKind
+from evenstream.core.memory import Memory, X
 from evenstream.core.stateful import WithoutClasses
 from evenstream.errors import InputError, some_of
 from evenstream.tabular import TableEncoder, TableRows, is_frame
+
+
+def timeless(batch: Tensor, when: Tensor) -> Tensor:
+    """Rows as if all had come at the same time (`KnownTable.when`)."""
+    return torch.where(when.isnan(), batch, when)
 
 
 class KnownTable(WithoutClasses):
@@ -35,16 +41,21 @@ class KnownTable(WithoutClasses):
             return encoder.encode_frame(x), encoder
         return x, None
 
-    @property
-    def tells_when(self) -> bool:
-        """Whether some inputs say when a row came: of later rows, they are like none learned."""
-        return self.encoder is not None and self.encoder.timeless is not None
+    def when(self, memory: Memory) -> Tensor | None:
+        """When the stored row in the middle came, as inputs; those about all else are NaN.
 
-    def timeless(self, batch: Tensor) -> Tensor:
-        """The inputs as if all rows had come at one time."""
-        assert self.encoder is not None and self.encoder.timeless is not None
-        values = torch.from_numpy(self.encoder.timeless).to(batch.device)
-        return torch.where(values.isnan(), batch, values)
+        None if no input says when a row came.
+        """
+        if self.encoder is None or self.encoder.when is None:
+            return None
+        values = torch.from_numpy(self.encoder.when)
+        if len(memory):
+            stored = memory.field(X)
+            values = values.to(stored.device)
+            dated = stored[:, int((~values.isnan()).nonzero()[0])]
+            middle = stored[int(dated.argsort(stable=True)[len(stored) // 2])]
+            values = torch.where(values.isnan(), values, middle)
+        return values
 
     @property
     def advice(self) -> str:

@@ -17,6 +17,7 @@ from evenstream.composition import Composition
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Exits
 from evenstream.core.inputs import Batch, InputKind, check_inputs
+from evenstream.core.known_table import timeless
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.memory import ID, WEIGHT, Placement, X, Y
 from evenstream.core.optimizers import OptimizerFactory
@@ -304,7 +305,8 @@ class Engine(LearnerState):
                 )
                 kept.change_scale(scale, forget=told or scale[0] != before[0])
                 groups = [stored] if told else groups
-            out, seen = step.outputs, self._timeless(rows)
+            when = None if self.front is not None else self.known_table.when(self.memory)
+            out, seen = step.outputs, self._timeless(rows, when)
             if out is None or seen is not None:
                 x = rows.plain() if seen is None else seen
                 out = OutputsOnDemand(step.network, x, step.n_classes)
@@ -315,15 +317,15 @@ class Engine(LearnerState):
             for group in groups:
                 found = None
                 if len(group):
-                    found = rule.familiarity_left_out(group, self._timeless(group))
+                    found = rule.familiarity_left_out(group, self._timeless(group, when))
                 if found is not None:
                     kept.add(found.cpu(), group.y.cpu(), step.number)
 
-    def _timeless(self, rows: Rows) -> Tensor | None:
-        """The plain rows as if all had come at one time; None if nothing tells when they came."""
-        if self.front is not None or not self.known_table.tells_when:
+    def _timeless(self, rows: Rows, when: Tensor | None) -> Tensor | None:
+        """The plain rows as if all had come then."""
+        if when is None:
             return None
-        return self.preprocess.plain(self.known_table.timeless(rows.raw))
+        return self.preprocess.plain(timeless(rows.raw, when.to(rows.raw.device)))
 
     def _scores_of_step(self, step: Step) -> Tensor:
         """Scores of the incoming rows by the inference rule."""

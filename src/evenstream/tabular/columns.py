@@ -100,8 +100,8 @@ class Column:
         raise NotImplementedError
 
     @property
-    def timeless(self) -> Inputs:
-        """Values for inputs that say when a row came; NaN for all others."""
+    def when(self) -> Inputs:
+        """Inputs that say when a row came, as at the origin; NaN for all others."""
         return np.full(self.width, np.nan, np.float32)
 
     @property
@@ -308,9 +308,9 @@ class Date(Column):
         return np.column_stack([x, gaps] if self.flagged else [x]).astype(np.float32)
 
     @property
-    def timeless(self) -> Inputs:
-        """Trend and season as at the origin; weekdays and times of day come again."""
-        values = super().timeless
+    def when(self) -> Inputs:
+        """Trend and season; weekdays and times of day come again."""
+        values = super().when
         if self.dated:
             values[:3] = self.encode([self.origin])[0, :3]
         return values

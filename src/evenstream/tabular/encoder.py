@@ -108,9 +108,9 @@ class TableEncoder:
         return [what for column in self.columns for what in column.inputs_in_words]
 
     @cached_property
-    def timeless(self) -> Inputs | None:
-        """Values for inputs that say when a row came, NaN for all others; None without dates."""
-        values = np.concatenate([column.timeless for column in self.columns])
+    def when(self) -> Inputs | None:
+        """Inputs that say when a row came, as at the origin; NaN for all others. None: no dates."""
+        values = np.concatenate([column.when for column in self.columns])
         return None if np.isnan(values).all() else values
 
     @cached_property
