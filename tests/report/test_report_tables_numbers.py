@@ -123,6 +123,19 @@ def test_numbers_are_shown_in_the_unit_of_their_metric(tmp_path):
     assert re.fullmatch(r"−12\.6 \[−\d+\.\d, −\d+\.\d\]", bias["difference"])
 
 
+def test_no_interval_goes_beyond_what_is_possible(tmp_path, experiment):
+    runs = fill(tmp_path / "runs", experiment, {"er": [1, 60], "er-las": [99, 70]}, **CIFAR10)
+    found = outcome_of(runs, experiment, printing(A_T=[stated(50.0)]))
+    for each in found.measured:
+        low, high = each.metric.bounds
+        assert low <= each.interval.low <= each.interval.high <= high
+        assert all(c.interval.low >= -100 and c.interval.high <= 100 for c in each.comparisons)
+    ends = {each.cell["method"]: each.interval for each in measured(found).values()}
+    assert (ends["er"].low, ends["er"].high, ends["er-las"].high) == (0, 100, 100)
+    gain = next(gain.interval for gain in found.gains if gain.metric.name == "A_T")
+    assert (gain.low, gain.high) == (-100, 100)
+
+
 def test_gains_are_paired_by_seed(tmp_path, experiment):
     runs = fill(
         tmp_path / "runs", experiment, {"er": [10, 30, 50], "er-las": [15, 36, 54]}, **CIFAR10

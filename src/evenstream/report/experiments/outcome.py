@@ -38,7 +38,7 @@ class Measured:
     @cached_property
     def interval(self) -> Interval:
         """Mean, deviation and the interval of the mean."""
-        return mean_interval(list(self.values.values()))
+        return mean_interval(list(self.values.values())).within(*self.metric.bounds)
 
     @cached_property
     def comparisons(self) -> list[PrintComparison]:
@@ -194,7 +194,7 @@ class Outcome:
                     later.scale, later.cell, earlier.cell, key, later.metric, seeds,
                     [each.runs[seed] for seed in seeds for each in (earlier, later)],
                     (fmean(theirs.values()), fmean(ours.values())),
-                    difference,
+                    difference.within(*later.metric.difference_bounds),
                     () if key else self._stated_gains(later, earlier),
                 )
             )  # fmt: skip

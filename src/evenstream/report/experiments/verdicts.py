@@ -68,7 +68,7 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> PrintCom
     found = difference_of_means(Sample(mean, std, len(values)), stated.sample)
     assert found.low is not None and found.high is not None
     low, high = found.low - stated.rounding, found.high + stated.rounding
-    interval = Interval(found.mean, low, high, found.n, None)
+    interval = Interval(found.mean, low, high, found.n, None).within(*metric.difference_bounds)
     return PrintComparison(stated, difference, interval, judge(interval, metric))
 
 
