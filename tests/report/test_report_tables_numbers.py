@@ -48,6 +48,7 @@ from tests.helpers.table_samples import (
         ([50.0, 50.5], stated(10.0, None), "A_T", "not compared"),
         ([50.0, 50.5], stated(10.0), "train_seconds", "not compared"),
         ([50.0, 50.5], replace(stated(10.0), same_data=False), "A_T", "not compared"),
+        ([50.0, 50.5], replace(stated(10.0), judged=False), "A_T", "not judged"),
     ],
 )
 def test_verdicts(values, printed, metric, verdict):
@@ -288,9 +289,9 @@ def test_a_run_that_was_resumed_elsewhere(tmp_path):
 
 def test_what_has_to_be_known_before_comparing_stands_above_the_results(tmp_path, experiment):
     runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
-    background = replace(printing(A_T=[stated(21.5)]), above="Mind the step.")
+    background = replace(printing(A_T=[stated(21.5)]), above="Mind the step at {}.".format)
     (grid,) = grids_of(outcome_of(runs, experiment, background))
-    assert grid.caption.endswith("Mind the step.")
+    assert grid.caption.endswith("Mind the step at full.")
 
 
 def test_costs_stand_in_the_list_and_those_over_the_budget_are_marked(tmp_path):

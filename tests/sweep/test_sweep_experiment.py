@@ -224,6 +224,19 @@ def test_seeds_can_begin_elsewhere(read):
         read(first_seed=-1)
 
 
+def test_what_reports_have_to_know_about_settings(read):
+    quick = {"quick": {"inferred": False}, "tiny": {}}
+    experiment = read(inferred=True, chosen_on=[{"method": "er"}], scale=quick)
+    assert [experiment.at(s).inferred for s in experiment.scale_names] == [True, False, True]
+    assert [chosen for chosen in experiment.cells() if experiment.chosen_on[0](chosen)] == [
+        cell for cell in experiment.cells() if cell["method"] == "er"
+    ]
+    with pytest.raises(InputError, match="inferred must be true or false, not 1"):
+        read(inferred=1)
+    with pytest.raises(InputError, match=r"chosen_on.* for method = .'mir'. matches no cell"):
+        read(chosen_on=[{"method": "mir"}])
+
+
 def test_a_baseline_is_of_the_grid(read):
     assert read(baseline={"method": "er"}).baseline == {"method": "er"}
     with pytest.raises(InputError, match="unknown method in baseline 'mir'; known: er, er-las"):

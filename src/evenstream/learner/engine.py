@@ -32,6 +32,7 @@ from evenstream.errors import InputError
 from evenstream.learner.arrival import Arrival
 from evenstream.learner.building import build_classifier
 from evenstream.learner.front import Front
+from evenstream.methods.base import Method
 from evenstream.options import Options
 from evenstream.policies.rules import ArgMax
 
@@ -52,6 +53,8 @@ class Engine(LearnerState):
         optimizer_factory: the user's own, in place of a named optimiser.
         undecided: options that are chosen together with an "auto" network.
     """
+
+    method: Method
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class Engine(LearnerState):
         super().__init__(
             options,
             device,
+            method=composition.method,
             parts=self._parts,
             criterion=composition.criterion,
             head=composition.head,

@@ -647,9 +647,9 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def reset_optimizer(self) -> None:
-        """Replace the network's optimiser by a new one, without the old momentum or moments."""
+        """Start again with new optimisers, without the old momentum or moments."""
         if self.built:
-            self.renew_optimizer()
+            self.renew_optimizers()
 
     @one_step_at_a_time
     def start_epoch(self) -> None:

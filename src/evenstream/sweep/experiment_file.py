@@ -22,6 +22,9 @@
     stream = "b-digits"
     "method:tau" = 2
 
+    [[chosen_on]]                           # cells on which a setting was chosen: no verdict
+    method = "mir-las"
+
     [[cell]]                                # a single further cell
     method = "er-las"
     stream = "c-digits"
@@ -36,7 +39,8 @@
 A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. If there are several
 settings, the last one wins, in this order: the stream's protocol, `[settings]`, those of the scale,
 the keys of the cell, each `[[when]]` that matches. Optional entries: `first_seed`, the first seed
-of each cell (0); `source`, what the experiment reproduces; `base`, the name of its own scale
+of each cell (0); `source`, what the experiment reproduces; `inferred`, whether that leaves the
+settings open, so that they are not its own (also of a scale); `base`, the name of its own scale
 ("full"); `baseline`, grid values with which reports compare the others (`{ method = "er" }`);
 `jobs`, the maximum number of runs at the same time, whatever the command says (1 if times are
 compared); and `budget`, such as "1.1x": reports mark methods that take more image passes than this
@@ -104,13 +108,21 @@ def read_experiment(file: Traversable) -> Experiment:
 
 _ENTRIES = {
     "name": str, "title": str, "source": str, "base": str, "seeds": int, "jobs": int,
-    "budget": str, "first_seed": int,
+    "budget": str, "first_seed": int, "inferred": bool, "chosen_on": list,
     "metrics": list, "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list,
     "cell": list, "skip": list, "scale": dict,
 }  # fmt: skip
 _DEFAULTS: dict[str, Any] = {"seeds": 5, "metrics": ["A_T", "F_T"], "rows": ["method"]}
-_SCALE_ENTRIES = {name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when")}
-_NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
+_SCALE_ENTRIES = {
+    name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when", "inferred")
+}
+_NAMES = {
+    bool: "true or false",
+    str: "text",
+    int: "a whole number",
+    list: "a list",
+    dict: "a table",
+}
 
 
 def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
@@ -139,6 +151,8 @@ def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
         },
         base=values.get("base", "full"),
         source=values.get("source", ""),
+        inferred=values.get("inferred", False),
+        chosen_on=tuple(_match("chosen_on", e, grid) for e in values.get("chosen_on", [])),
         baseline=_baseline(values.get("baseline", {}), grid),
         jobs=values.get("jobs", 0),
         first_seed=values.get("first_seed", 0),
@@ -184,6 +198,7 @@ def _scale(
         settings,
         {**{key: (settings[key],) for key in added if key in settings}, **own},
         _rules(f"{where}.when", values.get("when", []), grid),
+        values.get("inferred"),
     )
 
 
@@ -343,6 +358,7 @@ def _check_matches(experiment: Experiment) -> None:
     rules = [rule for scaled in scales for rule in scaled.when]
     for entry, match in [
         *(("skip", match) for match in experiment.skip),
+        *(("chosen_on", match) for match in experiment.chosen_on),
         *(("when", rule.match) for rule in rules),
     ]:
         if not any(map(match, cells)):

@@ -153,6 +153,14 @@ class Outcome:
                     found[seed] = time["train_seconds"] / base["train_seconds"]
         return found
 
+    def compared(self, *, own: bool) -> Iterator[tuple[Measured, PrintComparison]]:
+        """Our numbers beside those printed in the experiment's own table, or only in others."""
+        source = self.experiment.source
+        for each in self.measured:
+            for found in each.comparisons:
+                if (not source or source in found.stated.source.split(", ")) is own:
+                    yield each, found
+
     @cached_property
     def gains(self) -> list[Gain]:
         """LAS against the same method without it."""
