@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
+import torch
 from torch import Tensor
 
 from evenstream.bounds import check_options
@@ -126,6 +127,9 @@ class Method(Part):
     def why_not_steps(self, rows: StepRows) -> str | None:
         """Why several steps per batch with such rows make no sense; None if they do."""
         return None
+
+    def on_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called with every optimiser that the learner makes: its settings may be changed."""
 
     # ---- the step ----------------------------------------------------------------------------
 

@@ -127,6 +127,9 @@ def _encoded(chunk: Any, columns: Columns) -> Iterator[Any]:
     """The inputs for each row, or what is wrong with it."""
     frame = read_frame(chunk)
     cells = [frame.columns[name] for name in columns.how.names]
+    if columns.texts:
+        yield from ([columns.how.columns[0].read(cell)] for cell in cells[0])
+        return
     try:
         yield from _encode(columns.how, cells)
     except BadCell:

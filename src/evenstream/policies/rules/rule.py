@@ -95,8 +95,11 @@ class InferenceRule(Part):
         """The same before rows are learned; None if it would be too expensive right now."""
         return self.familiarity(outputs, prepared)
 
-    def familiarity_left_out(self, rows: Rows) -> Tensor | None:
-        """The same for replayed rows, each as if it had never been learned; None if unknown."""
+    def familiarity_left_out(self, rows: Rows, seen: Tensor | None = None) -> Tensor | None:
+        """The same for replayed rows, each as if it had never been learned; None if unknown.
+
+        `seen` is what they are judged by, if not by all that was learned of them.
+        """
         return None
 
 
