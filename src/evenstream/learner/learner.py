@@ -987,7 +987,7 @@ class Learner(Engine):
                 self.drift.on_drift(change)
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
-            warnings.warn(NotLearning(trouble, ADVICE), stacklevel=4)
+            warnings.warn(NotLearning(trouble, ADVICE), NotLearning, stacklevel=4)
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
         if self._single_class_run >= WARN_AFTER and not self._warned:
             self._warned = True
