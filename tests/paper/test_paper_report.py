@@ -1,6 +1,7 @@
 """The report on the paper: committed runs are found, printed numbers stand beside them."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -217,3 +218,19 @@ def test_the_documented_summary_is_that_of_the_stored_runs(tmp_path):
     text = (RESULTS.parent / "appendix" / "results.md").read_text(encoding="utf-8")
     assert text.startswith("# Results\n\n") and text.index(tool.BEGIN) < text.index("\n## ")
     assert tool.with_summary(text, RESULTS) == text, "run tools/summarise_results.py"
+
+
+def test_nothing_is_claimed_from_one_seed():
+    """In the table of outcomes, and at least that whoever writes about a single run says so."""
+    text = (RESULTS.parent / "appendix" / "results.md").read_text(encoding="utf-8")
+    table = text.partition("## In short")[2].partition("\n## ")[0]
+    alone = [line for line in table.splitlines() if re.search(r"\b1 seed\b", line)]
+    assert len(alone) >= 5
+    for line in alone:
+        *_, outcome, _ = line.split("|")
+        assert re.search("one seed|no verdict", outcome, re.IGNORECASE), line
+        assert not re.search("as printed|in line|in front|ahead", outcome, re.IGNORECASE), line
+    sections = [part for part in text.split("\n## ") if "one seed" in part.partition("\n")[0]]
+    assert len(sections) >= 5
+    for section in sections:
+        assert re.search("one seed: no verdict", section, re.IGNORECASE), section[:60]
