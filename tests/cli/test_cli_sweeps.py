@@ -186,7 +186,7 @@ def test_paper_list(run, monkeypatch):
     status, out, err = run("paper", "list", "--scale", "smoke")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 100 and len(out.splitlines()) < 60
-    assert listed(out)["mnist"] == ["0/10", "–", "C-MNIST: final average accuracy"]
+    assert listed(out)["mnist"] == ["0/9", "–", "C-MNIST: final average accuracy"]
     found = re.findall(r"^ ?((?:Table|Figure|Section) \d+) ", out, re.MULTILINE)
     assert found[:3] == ["Table 1", "Table 2", "Table 3"] and found[16:18] == [
         "Table 17",
