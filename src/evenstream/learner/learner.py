@@ -554,8 +554,9 @@ class Learner(Engine):
 
         `costs` sets what errors cost; the answer is then the label of least expected cost. `{label:
         cost}` is the cost of missing a label, so it works as class weights do; `{label: {answer:
-        cost}}` is that of a particular answer instead. Anything not mentioned costs 1. A square array also works, with a row for each of
-        `labels` and a column for each answer, correct ones included.
+        cost}}` is that of a particular answer instead. Anything not mentioned costs 1. A square
+        array also works, with a row for each of `labels` and a column for each answer, correct ones
+        included.
 
         `reject=0.05` answers None (in an array of Python objects) where a row looks like no known
         class, and mistakes about 5 % of rows of known classes for such: see `familiarity`.
