@@ -548,13 +548,15 @@ class Learner(Engine):
         otherwise of Python objects.
 
         `priors` are the class frequencies at deployment, if you know them; the answer is then the
-        Bayes decision for them. This needs a method whose logits are free of the stream's
-        frequencies (`-las`, tau=1).
+        Bayes decision for them. This needs scores that are free of the stream's frequencies:
+        `-las` methods (tau=1), `slda`, `class-means` and `randumb`. On flat inputs `auto` asks the
+        best of its contestants that are.
 
         `costs` sets what errors cost; the answer is then the label of least expected cost. `{label:
-        cost}` is the cost of missing a label, `{label: {answer: cost}}` that of a particular answer
-        instead. Anything not mentioned costs 1. A square array also works, with a row for each of
-        `labels` and a column for each answer, correct ones included.
+        cost}` is the cost of missing a label, so it works as class weights do; `{label: {answer:
+        cost}}` is that of a particular answer instead. Anything not mentioned costs 1. A square
+        array also works, with a row for each of `labels` and a column for each answer, correct ones
+        included.
 
         `reject=0.05` answers None (in an array of Python objects) where a row looks like no known
         class, and mistakes about 5 % of rows of known classes for such: see `familiarity`.
