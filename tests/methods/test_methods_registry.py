@@ -13,12 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream import methods
+from evenstream.bounds import Positive, Share, check_options
 from evenstream.composition import ALIASES, LogitAdjustment, compose, method_names
 from evenstream.core.criterion import Need
+from evenstream.core.heads import HEADS
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.methods import METHODS, Method, register
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
+from evenstream.policies.rules.rule import RULES
+from evenstream.streams.catalogue import SCENARIOS
 
 NEEDS = typing.get_args(Need)
 
@@ -173,6 +177,28 @@ def test_without_cross_entropy_there_is_no_las(registered):
 def test_options_out_of_bounds_are_refused(spec, message):
     with pytest.raises(InputError, match=message):
         compose(spec)
+
+
+@pytest.mark.parametrize("table", [METHODS, RULES, HEADS, SCENARIOS])
+def test_every_default_fits_its_type_and_bounds(table):
+    for name in table:
+        check_options(table[name]())
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "message"),
+    [
+        (Share, 2.0, r"default of Mine.option must lie in 0..1, got 2.0"),
+        (Positive, 0, r"default of Mine.option must lie in 1..inf, got 0"),
+        (int, 0.5, r"default of Mine.option must be a whole number"),
+        (typing.Literal["a", "b"], "c", r"default of Mine.option must be one of a, b, got 'c'"),
+    ],
+)
+def test_a_default_that_does_not_fit_is_refused(kind, default, message):
+    options = [("option", kind, dataclasses.field(default=default))]
+    mine = dataclasses.make_dataclass("Mine", options, bases=(METHODS["er"],))
+    with pytest.raises(InputError, match=message):
+        compose(mine())
 
 
 def options_of(name):

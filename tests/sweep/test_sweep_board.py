@@ -251,6 +251,28 @@ def test_what_is_not_a_number_is_done(experiment, tmp_path):
     assert [cell.strip() for cell in row.split("│")[1:-1]] == ["er", "done", "0/1"]
 
 
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("rows", [["method"], ["method", "memory"], ["stream", "method"]])
+def test_wide_tables_are_cut_into_some_that_fit(table, tmp_path, rows, width):
+    """Nothing is lost, and no line is longer than the screen."""
+    methods = ["er", "er-las:tau=0.5,window=7", "an-unbearably-long-name-of-a-method-of-ones-own"]
+    grid = {
+        "method": methods,
+        "stream": [str(table), "c-digits"],
+        "memory": [6, 12, 24],
+        "lr": [0.1, 0.2],
+    }
+    experiment = replace(small_experiment(tmp_path, table), grid=grid, rows=tuple(rows))
+    plan = make_plan(experiment, seeds=1)
+    board = PlainBoard(plan, Store(tmp_path), 1, Console(file=io.StringIO()))
+    for number, config in enumerate(plan.runs()):
+        board.finished[board.key_of[config]] = metrics_of(10 + number)
+    shown = text_of(board.table("A_T"), width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert [shown.count(f" {10 + n}.0 ") for n in range(36)] == [1] * 36
+    assert "…" not in shown and shown.count("A_T: ") == 1
+
+
 def test_texts_of_users_are_no_markup(table, tmp_path):
     experiment = small_experiment(tmp_path, table)
     experiment = replace(experiment, title="[/b] of [red]it", base="own")

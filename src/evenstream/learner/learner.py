@@ -73,7 +73,7 @@ from evenstream.learner.prediction import Costs
 from evenstream.learner.snapshot import Snapshot, Snapshots
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
-from evenstream.learner.watching import Watch
+from evenstream.learner.watching import ADVICE, Watch
 from evenstream.methods import Method
 from evenstream.options import DType, Options, StepRows, TrainingOptions
 from evenstream.policies.criteria import CrossEntropy
@@ -647,9 +647,9 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def reset_optimizer(self) -> None:
-        """Replace the network's optimiser by a new one, without the old momentum or moments."""
+        """Start again with new optimisers, without the old momentum or moments."""
         if self.built:
-            self.renew_optimizer()
+            self.renew_optimizers()
 
     @one_step_at_a_time
     def start_epoch(self) -> None:
@@ -987,7 +987,7 @@ class Learner(Engine):
                 self.drift.on_drift(change)
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
-            warnings.warn(trouble, NotLearning, stacklevel=4)
+            warnings.warn(NotLearning(trouble, ADVICE), stacklevel=4)
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
         if self._single_class_run >= WARN_AFTER and not self._warned:
             self._warned = True

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.inputs import Batch, check_inputs
+from evenstream.core.known_table import timeless
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, set_kernel_threads
 from evenstream.core.memory import Memory
@@ -88,6 +89,7 @@ class Snapshot:
         self._network = learner.network if learner.built else None
         self._lock = None if copies is None else Lock()
         self._prepared: list[Any] = []
+        self._when: Tensor | None = None
         self._calibration = copy.copy(learner.calibration)
         if copies is not None:
             self._copy(copies, None if before is None else before.label_map)
@@ -104,8 +106,13 @@ class Snapshot:
             self._network, self._rule = twins[self._network], shared_copy(self._rule, twins)
         if self._rule.reads_memory:
             copies.memory.follow(self._memory)
+        self._when = self._typical_time()
         self._memory = copies.memory
         self._copies = copies
+
+    def _typical_time(self) -> Tensor | None:
+        """When all rows are taken to have come, to judge how familiar they look."""
+        return None if self._front is not None else self._table.when(self._memory)
 
     def __del__(self) -> None:
         if self._copies is not None:
@@ -156,6 +163,10 @@ class Snapshot:
         batch = self._check(x)
         if self._network is None or not len(self.label_map):
             return np.zeros(len(batch), np.float32)
+        when = self._when if self._lock is not None else self._typical_time()
+        if when is not None:
+            assert isinstance(batch, Tensor)
+            batch = timeless(batch, when.to(batch.device))
         return self._each(self._network, batch, self._rule.familiarity).cpu().numpy()
 
     def familiarity_threshold(self, reject: float) -> float:

@@ -103,9 +103,7 @@ class ParquetFile(TableReader):
                 taken = None if label_place is None else self.label(label)
                 taken = self.identified(taken, own)
             except ValueError as error:
-                self.refuse(f"row {self.row}", error)
-                if self.keep_bad:
-                    yield None, None
+                yield from self.refused(f"row {self.row}", error)
             else:
                 yield values, taken
 

@@ -99,12 +99,14 @@ class TableReader:
     def close(self) -> None:
         """Close the file, if there is one."""
 
-    def refuse(self, where: str, why: ValueError) -> None:
-        """Raise an error for an unusable row, or count it."""
+    def refused(self, where: str, why: ValueError) -> Iterator[Row]:
+        """Raise an error for an unusable row, or count it; yields what stands in its place."""
         if not self.skip_bad:
             raise DataError(f"{self.source}, {where}: {why}{self._advice(why)}")
         self.skipped += 1
         self.refusal = self.refusal or f"{where}: {why}"
+        if self.keep_bad:
+            yield None, None
 
     def _advice(self, why: ValueError) -> str:
         ways = ["correct it"]

@@ -320,7 +320,7 @@ class ClosedForm(Part):
         return self.familiarity(features)
 
     def familiarity_left_out(
-        self, features: Tensor, labels: Tensor, weights: Tensor
+        self, features: Tensor, labels: Tensor, weights: Tensor, seen: Tensor | None = None
     ) -> Tensor | None:
         """The same for rows that were taken in, each as if it had not been; None: cannot be said.
 
@@ -328,6 +328,7 @@ class ClosedForm(Part):
             features: the rows.
             labels: theirs.
             weights: theirs.
+            seen: what each is judged by instead, once it is left out.
         """
         return None
 

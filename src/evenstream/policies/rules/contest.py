@@ -240,12 +240,13 @@ class Contest(InferenceRule):
             return self.forms["ranpac"].familiarity_for_step(outputs.x.flatten(1))
         return super().familiarity_for_step(outputs, prepared)
 
-    def familiarity_left_out(self, rows: Rows) -> Tensor | None:
+    def familiarity_left_out(self, rows: Rows, seen: Tensor | None = None) -> Tensor | None:
         """Of rows that came long ago, by all that came since."""
         if not self._flat:
             return None
         ridge = self.forms["ranpac"]
-        return ridge.familiarity_left_out(rows.plain().flatten(1), rows.y, rows.weights)
+        other = None if seen is None else seen.flatten(1)
+        return ridge.familiarity_left_out(rows.plain().flatten(1), rows.y, rows.weights, other)
 
     def says(self) -> str | None:
         """Who is asked now, and why."""
