@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,8 @@ SAMPLE_ROWS = 1000
 """Number of rows used to detect the kinds of columns."""
 TEXT_INPUTS = 256
 _MOST_INPUTS = 128
+_FEW = 16
+"""So many phrases are told apart as wholes."""
 _MOSTLY = 0.8
 _SEEDS = 64
 _PROBE = 50
@@ -141,9 +144,10 @@ def _untyped(name: str, cells: Sequence[Any], comma: bool) -> Column | str:
         return _date(name, cells, form, extra or ())
     if _is_text(said):
         return _text(name, cells)
-    if len(said) >= _PROBE and len(set(said)) == len(words) and not any(" " in w for w in said):
+    if len(said) >= _PROBE and len(set(said)) == len(words) and _are_ids(said):
         return "different in every row, so nothing can be learned from it"
-    return _category(name, cells)
+    category = _category(name, cells)
+    return category.with_words(TEXT_INPUTS) if _are_phrases(said) else category
 
 
 # ---- which way to read most of the cells ---------------------------------------------------------
@@ -189,6 +193,17 @@ def _is_text(words: Sequence[str]) -> bool:
     distinct = len(set(words)) / len(words)
     spaces = sum(len(word.split()) for word in words) / len(words)
     return distinct > 0.5 and (spaces > 2.5 or _without_spaces(words))
+
+
+def _are_ids(words: Sequence[str]) -> bool:
+    """Whether few of these have a word in common with some of the others, but not with most."""
+    found = Counter(itertools.chain.from_iterable(set(word.split()) for word in words))
+    return sum(n for n in found.values() if 1 < n <= _MOSTLY * len(words)) < 0.1 * len(words)
+
+
+def _are_phrases(words: Sequence[str]) -> bool:
+    """Whether there are so many categories of several words that those they share may matter."""
+    return len({word for word in words if " " in word}) > min(_FEW, 0.5 * len(words))
 
 
 def _without_spaces(words: Sequence[str]) -> bool:
