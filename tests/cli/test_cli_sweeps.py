@@ -345,7 +345,7 @@ def test_paper_report(run, results, tmp_path):
     status, out, err = run("paper", "report", "mnist", "ablation", "--runs", results, "--out", "r")
     assert (status, err) == (0, "")
     assert out == (
-        "mnist: 2/30 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
+        "mnist: 2/27 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
         "no runs: ablation\n"
         "report: r/index.html\n"
     )
