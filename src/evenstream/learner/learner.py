@@ -1043,8 +1043,8 @@ class Learner(Engine):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
+        """The inference rule's scores for the classes seen so far (no columns before any step)."""
         with self._asked() as asked:
             return asked.scores(x, priors)
 
