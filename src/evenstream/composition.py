@@ -7,7 +7,7 @@ or takes them as given; `Composition.text` turns them into canonical text again,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -118,6 +118,10 @@ class Composition:
         reason = reason or _why_not_storing(self.method, self.storing)
         if reason is not None:
             raise InputError(f"{self.text} makes no sense: {reason}")
+        own, adjustment = self.method.make_criterion(), LogitAdjustment.of(self.criterion)
+        same = adjustment is not None and adjustment == LogitAdjustment.of(own)
+        if isinstance(self.criterion, LogitAdjustedSoftmax) and not same:
+            _check_las(self.method, has_text=adjustment is not None)
 
     @property
     def text(self) -> str:
@@ -147,7 +151,7 @@ class Composition:
         found: dict[str, object] = {}
         if METHODS.get(own.name) is not type(own):
             found["method"] = own
-        plain = type(self.criterion) is CrossEntropy and self.criterion.reduction == "mean"
+        plain = _is_plain(self.criterion) and _is_plain(own.make_criterion())
         if not plain and LogitAdjustment.of(self.criterion) is None:
             found["criterion"] = self.criterion
         if HEADS.get(getattr(self.head, "name", "")) is not type(self.head):
@@ -251,9 +255,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
         if type(made) is not type(composition.storing):
             composition = replace(composition, storing=made)
     if adjusted:
-        if composition.method.why_not_las is not None:
-            raise InputError(f"{said.name} makes no sense: {composition.method.why_not_las}")
-        refuse_shared(said.plain_name, own, las, f"its {LAS} form")
+        _check_las(composition.method)
         composition = replace(composition, criterion=LogitAdjustment(**values).build())
     if said.rule is not None:
         composition = replace(composition, rule=read_rule(said.rule))
@@ -342,13 +344,21 @@ def _check_kind(name: str, part: Any, kind: type, example: str) -> None:
         )
 
 
-def refuse_shared(name: str, own: Iterable[str], other: Iterable[str], whose: str) -> None:
-    """Reject an option name with two owners."""
-    for option in own:
-        if option in other:
-            raise InputError(
-                f"option {option!r} of method {name} is also one of {whose}; choose another name"
-            )
+def _is_plain(criterion: CrossEntropy) -> bool:
+    """Whether it is what a method has if nothing else is said."""
+    return type(criterion) is CrossEntropy and criterion.reduction == "mean"
+
+
+def _check_las(method: Method, has_text: bool = True) -> None:
+    """Reject Logit Adjusted Softmax if the method has no `-las` form, or no text for it."""
+    if method.why_not_las is not None:
+        raise InputError(f"{method.name}{LAS} makes no sense: {method.why_not_las}")
+    shared = option_types(type(method)).keys() & option_types(LogitAdjustment) if has_text else ()
+    for option in sorted(shared):
+        raise InputError(
+            f"option {option!r} of method {method.name} is also one of its {LAS} form; choose "
+            "another name"
+        )
 
 
 def import_path(thing: Any) -> str:

@@ -73,7 +73,15 @@ class LearningWarning(EvenstreamWarning):
 
 
 class NotLearning(LearningWarning):
-    """A learner seems to learn nothing; the message says what to try."""
+    """A learner seems to learn nothing; the message says what to try.
+
+    Attributes:
+        finding: the message without the advice.
+    """
+
+    def __init__(self, finding: str, advice: str = "") -> None:
+        super().__init__(f"{finding}: {advice}" if advice else finding)
+        self.finding = finding
 
 
 class DriftWarning(EvenstreamWarning):

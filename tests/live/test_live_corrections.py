@@ -170,8 +170,10 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     events = [event for event in read_events(folder) if "edit" in event]
     assert [event["edit"] for event in events] == list(range(1, 8))
     assert name not in (folder / "events.jsonl").read_text()
+    written = json.loads((folder / "metrics.json").read_text())
+    assert written["labels"] == learner.labels and written["corrections"] == 7
     metrics = follow(fresh(), with_ids(), folder)
-    assert metrics["batches"] == 24 and metrics["corrections"] == 7
+    assert metrics["batches"] == 24 and metrics == written
 
 
 @pytest.mark.parametrize(

@@ -449,7 +449,7 @@ FULL = {
     "last save": (following, "write_checkpoint", 5, 24, 20),
     "event": (following.EventLog, "write", 8, 8, 5),
     "events at a save": (following.EventLog, "flush", 2, 10, 5),
-    "metrics": (following, "write_atomically", 2, 10, 10),
+    "metrics": (following, "write_metrics", 2, 10, 10),
 }
 
 

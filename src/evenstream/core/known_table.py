@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from evenstream.core.inputs import TEXTS, InputKind
+from evenstream.core.memory import Memory, X
 from evenstream.core.stateful import WithoutClasses
 from evenstream.errors import InputError, some_of
 from evenstream.tabular import TableEncoder, TableRows, is_frame
 from evenstream.tabular.encoder import warn_of_content
 from evenstream.tabular.frames import Frame, read_frame
+
+
+def timeless(batch: Tensor, when: Tensor) -> Tensor:
+    """Rows as if all had come at the same time (`KnownTable.when`)."""
+    return torch.where(when.isnan(), batch, when)
 
 
 class KnownTable(WithoutClasses):
@@ -46,6 +55,22 @@ class KnownTable(WithoutClasses):
         here = [name for name in self._empty[1] if name in frame.names]
         told = warn_of_content("the table", here, frame.columns)
         self._empty = encoder, [name for name in self._empty[1] if name not in told]
+
+    def when(self, memory: Memory) -> Tensor | None:
+        """When the stored row in the middle came, as inputs; those about all else are NaN.
+
+        None if no input says when a row came.
+        """
+        if self.encoder is None or self.encoder.when is None:
+            return None
+        values = torch.from_numpy(self.encoder.when)
+        if len(memory):
+            stored = memory.field(X)
+            values = values.to(stored.device)
+            dated = stored[:, int((~values.isnan()).nonzero()[0])]
+            middle = stored[int(dated.argsort(stable=True)[len(stored) // 2])]
+            values = torch.where(values.isnan(), values, middle)
+        return values
 
     @property
     def advice(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,10 +36,10 @@ from evenstream.core.ids import plain_ids, row_ids
 from evenstream.core.inputs import Batch, check_weights, kind_of
 from evenstream.core.labels import Label, plain_counts, plain_label, plain_labels
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, one_at_a_time, one_step_at_a_time
-from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory
+from evenstream.core.optimizers import OPTIMIZERS, PLAIN, OptimizerFactory
 from evenstream.core.part import Part
 from evenstream.core.progress import Waiting, joined
-from evenstream.core.state import FOLLOWS
+from evenstream.core.state import FOLLOWS, RATIO
 from evenstream.core.step import StepResult
 from evenstream.core.tickets import MOST, STEPS
 from evenstream.entries import entry
@@ -74,7 +75,7 @@ from evenstream.learner.prediction import Costs
 from evenstream.learner.snapshot import Snapshot, Snapshots
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
-from evenstream.learner.watching import Watch
+from evenstream.learner.watching import ADVICE, Watch
 from evenstream.methods import Method
 from evenstream.options import DType, Options, StepRows, TrainingOptions
 from evenstream.policies.criteria import CrossEntropy
@@ -328,12 +329,24 @@ class Learner(Engine):
 
     @property
     def lr(self) -> float:
-        """The network's learning rate. It can be set between steps with a named optimiser."""
+        """The network's learning rate in the next step.
+
+        With a named optimiser it can be set between steps. If the optimiser has groups with other
+        rates, these remain the same multiples of it.
+        """
+        rate = self.options.lr
         if not self.built:
-            if self.optimizer_factory is None:
-                return self.options.lr
+            if "lr" in self.undecided:
+                raise InputError(
+                    "the learning rate is chosen with the first batch, unless you set it"
+                )
+            if self.optimizer_factory is None and OPTIMIZERS[self.options.optimizer] in PLAIN:
+                return rate
             raise InputError("the optimizer, and its rate with it, is made with the first batch")
-        rates = {group["lr"] for group in self.optimizer.param_groups}
+        groups = self.optimizer.param_groups
+        if all(math.isclose(g["lr"], rate * g.get(RATIO, 1), rel_tol=1e-12) for g in groups):
+            return rate
+        rates = {group["lr"] for group in groups}
         if len(rates) > 1:
             raise InputError(
                 f"the groups of the optimizer have different rates: {sorted(rates)}; see "
@@ -350,12 +363,17 @@ class Learner(Engine):
                 "them in learner.optimizer.param_groups, or use a scheduler"
             )
         options = replace(self.options, lr=value)
+        groups = [g for made in self._all_optimizers() for g in made.param_groups if FOLLOWS in g]
+        if not all(group[FOLLOWS] or RATIO in group for group in groups):
+            raise InputError(
+                f"the rates of the optimizer {options.optimizer!r} are no multiples of lr (a "
+                "scheduler sets them, or lr was 0), so lr cannot be changed; see "
+                "learner.optimizer.param_groups"
+            )
         with SignalsHeld():
-            self.options = options
-            for optimizer in self._all_optimizers():
-                for group in optimizer.param_groups:
-                    if group.get(FOLLOWS):
-                        group["lr"] = options.lr
+            self.options, self.undecided = options, self.undecided - {"lr"}
+            for group in groups:
+                group["lr"] = options.lr * group.get(RATIO, 1)
 
     @property
     def table(self) -> TableEncoder | None:
@@ -553,13 +571,15 @@ class Learner(Engine):
         otherwise of Python objects.
 
         `priors` are the class frequencies at deployment, if you know them; the answer is then the
-        Bayes decision for them. This needs a method whose logits are free of the stream's
-        frequencies (`-las`, tau=1).
+        Bayes decision for them. This needs scores that are free of the stream's frequencies:
+        `-las` methods (tau=1), `slda`, `class-means` and `randumb`. On flat inputs `auto` asks the
+        best of its contestants that are.
 
         `costs` sets what errors cost; the answer is then the label of least expected cost. `{label:
-        cost}` is the cost of missing a label, `{label: {answer: cost}}` that of a particular answer
-        instead. Anything not mentioned costs 1. A square array also works, with a row for each of
-        `labels` and a column for each answer, correct ones included.
+        cost}` is the cost of missing a label, so it works as class weights do; `{label: {answer:
+        cost}}` is that of a particular answer instead. Anything not mentioned costs 1. A square
+        array also works, with a row for each of `labels` and a column for each answer, correct ones
+        included.
 
         `reject=0.05` answers None (in an array of Python objects) where a row looks like no known
         class, and mistakes about 5 % of rows of known classes for such: see `familiarity`.
@@ -652,9 +672,9 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def reset_optimizer(self) -> None:
-        """Replace the network's optimiser by a new one, without the old momentum or moments."""
+        """Start again with new optimisers, without the old momentum or moments."""
         if self.built:
-            self.renew_optimizer()
+            self.renew_optimizers()
 
     @one_step_at_a_time
     def start_epoch(self) -> None:
@@ -992,7 +1012,7 @@ class Learner(Engine):
                 self.drift.on_drift(change)
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
-            warnings.warn(trouble, NotLearning, stacklevel=4)
+            warnings.warn(NotLearning(trouble, ADVICE), stacklevel=4)
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
         if self._single_class_run >= WARN_AFTER and not self._warned:
             self._warned = True

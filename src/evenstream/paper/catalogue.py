@@ -104,10 +104,14 @@ def notes(name: str) -> list[str]:
     return [note["text"].strip() for note in _notes()["note"] if name in note["experiments"]]
 
 
-def above_tables(name: str) -> str:
-    """What readers of an experiment's results should know before comparing rows."""
-    found = [note for note in _notes()["note"] if name in note["experiments"]]
-    return " ".join(note["above_tables"].strip() for note in found if "above_tables" in note)
+def above_tables(name: str, scale: str) -> str:
+    """What readers of an experiment's results at a scale should know before comparing rows."""
+    return " ".join(
+        note["above_tables"].strip()
+        for note in _notes()["note"]
+        if name in note["experiments"] and "above_tables" in note
+        if scale in note.get("only_at", {}).get(name, [scale])
+    )
 
 
 @cache

@@ -72,6 +72,7 @@ class Scale:
     settings: Mapping[str, Value] = field(default_factory=dict)
     grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     when: tuple[Rule, ...] = ()
+    inferred: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class Experiment:
     """Name of the experiment's own scale."""
     source: str = ""
     """What the experiment reproduces."""
+    inferred: bool = False
+    """Whether that does not state these settings, so that reports call the protocol inferred."""
+    chosen_on: tuple[Match, ...] = ()
+    """Cells on which a setting was chosen; reports give no verdict on them."""
     baseline: Mapping[str, Value] = field(default_factory=dict)
     """Values of keys with which reports compare all others, seed by seed."""
     budget: float | None = None
@@ -126,6 +131,7 @@ class Experiment:
             settings={**self.settings, **other.settings},
             grid={**self.grid, **other.grid},
             when=(*self.when, *other.when),
+            inferred=self.inferred if other.inferred is None else other.inferred,
             scales={},
             base=scale,
         )

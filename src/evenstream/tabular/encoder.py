@@ -103,6 +103,17 @@ class TableEncoder:
         """Number of inputs per row."""
         return sum(column.width for column in self.columns)
 
+    @property
+    def inputs_in_words(self) -> list[str]:
+        """What each input is."""
+        return [what for column in self.columns for what in column.inputs_in_words]
+
+    @cached_property
+    def when(self) -> Inputs | None:
+        """Inputs that say when a row came, as at the origin; NaN for all others. None: no dates."""
+        values = np.concatenate([column.when for column in self.columns])
+        return None if np.isnan(values).all() else values
+
     @cached_property
     def plain(self) -> bool:
         """Whether the inputs are simply the numbers in the columns."""

@@ -106,9 +106,7 @@ class ParquetFile(TableReader):
                 taken = None if label_place is None else self.label(label)
                 taken = self.identified(taken, own)
             except ValueError as error:
-                self.refuse(f"row {self.row}", error)
-                if self.keep_bad:
-                    yield None, None
+                yield from self.refused(f"row {self.row}", error)
             else:
                 yield values, taken
 
@@ -132,6 +130,9 @@ def _encoded(chunk: Any, columns: Columns) -> Iterator[Any]:
     """The inputs for each row, or what is wrong with it."""
     frame = read_frame(chunk)
     cells = [frame.columns[name] for name in columns.how.names]
+    if columns.texts:
+        yield from ([columns.how.columns[0].read(cell)] for cell in cells[0])
+        return
     try:
         yield from _encode(columns.how, cells)
     except BadCell:

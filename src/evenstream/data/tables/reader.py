@@ -108,12 +108,14 @@ class TableReader:
         told = warn_of_content(self.source, empty, cells) if empty else []
         return [name for name in empty if name not in told]
 
-    def refuse(self, where: str, why: ValueError) -> None:
-        """Raise an error for an unusable row, or count it."""
+    def refused(self, where: str, why: ValueError) -> Iterator[Row]:
+        """Raise an error for an unusable row, or count it; yields what stands in its place."""
         if not self.skip_bad:
             raise DataError(f"{self.source}, {where}: {why}{self._advice(why)}")
         self.skipped += 1
         self.refusal = self.refusal or f"{where}: {why}"
+        if self.keep_bad:
+            yield None, None
 
     def _advice(self, why: ValueError) -> str:
         ways = ["correct it"]

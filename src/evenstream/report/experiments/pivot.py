@@ -63,7 +63,7 @@ def pivot(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     caption = [f"Each cell: ours / {by}, where it prints a number." if beside else ""]
     caption += [all_cells(common)]
     caption += [f"{metric_text(metric)}." for metric in metrics]
-    caption += [_seeds(measured), outcome.background.above]
+    caption += [_seeds(measured), outcome.background.above(scale)]
     return Table(
         "Results",
         " ".join(part for part in caption if part),
