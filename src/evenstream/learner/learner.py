@@ -45,6 +45,7 @@ from evenstream.core.tickets import MOST, STEPS
 from evenstream.entries import entry
 from evenstream.errors import (
     CheckpointError,
+    DataWarning,
     DriftWarning,
     EvenstreamError,
     InputError,
@@ -87,6 +88,7 @@ from evenstream.text import split_options
 log = logging.getLogger(__name__)
 
 WARN_AFTER = 20
+_SAY_KINDS = "learner.table = TableEncoder.infer(frame, text=[...])"
 UNLOGGED = 1000
 """Corrections kept for a log that is written later."""
 
@@ -432,7 +434,10 @@ class Learner(Engine):
         if row_digests is not None and not self.memory.capacity:
             raise InputError(f"{self.text} stores no samples, so ids are of no use")
         rows = self._gathered() + len(values)
+        doubt = encoder.doubt(len(values)) if encoder and self.table is None else None
         result = self._learn(batch, values, encoder, row_digests, weights, store)
+        if doubt and not isinstance(x, TableRows):
+            warnings.warn(f"{doubt}: {_SAY_KINDS}", DataWarning, stacklevel=3)
         self._tell(result, rows)
         return result
 

@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import date, time, timedelta
 from functools import cached_property
 from typing import Any, ClassVar, get_args
@@ -359,10 +359,6 @@ class Category(Column):
     def width(self) -> int:
         """Number of inputs it produces."""
         return self.inputs + self.words
-
-    def with_words(self, inputs: int) -> Category:
-        """The same, with word counts."""
-        return replace(self, words=inputs)
 
     @cached_property
     def _phrase(self) -> Text:

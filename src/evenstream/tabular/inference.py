@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,10 @@ from evenstream.tabular.columns import (
 
 SAMPLE_ROWS = 1000
 """Number of rows used to detect the kinds of columns."""
+ENOUGH_ROWS = 50
+"""Kinds detected from fewer rows are warned of."""
+EMPTY = "empty in the first rows"
+"""Reason for leaving out a column without content."""
 TEXT_INPUTS = 256
 _MOST_INPUTS = 128
 _FEW = 16
@@ -131,7 +135,7 @@ def _untyped(name: str, cells: Sequence[Any], comma: bool) -> Column | str:
     if not present:
         if cells and all(isinstance(cell, str) and cell.strip() for cell in cells):
             return _category(name, cells)
-        return "empty in the first rows"
+        return EMPTY
     styles: list[Style] = ["point", "comma", "grouped"] if comma else ["point", "grouped", "comma"]
     ways = [_way(present, number_reader(style)) for style in styles]
     best = max(range(len(ways)), key=lambda index: ways[index].read)
@@ -147,7 +151,7 @@ def _untyped(name: str, cells: Sequence[Any], comma: bool) -> Column | str:
     if len(said) >= _PROBE and len(set(said)) == len(words) and _are_ids(said):
         return "different in every row, so nothing can be learned from it"
     category = _category(name, cells)
-    return category.with_words(TEXT_INPUTS) if _are_phrases(said) else category
+    return replace(category, words=TEXT_INPUTS) if _are_phrases(said) else category
 
 
 # ---- which way to read most of the cells ---------------------------------------------------------
@@ -232,7 +236,7 @@ def _number(
 ) -> Column | str:
     gaps = np.isnan(values)
     if len(values) and gaps.all():
-        return "empty in the first rows"
+        return EMPTY
     known = values[np.abs(values) <= LARGEST]
     flagged = bool(gaps.any())
     fill = float(np.float32(np.median(known))) if len(known) else 0.0
@@ -273,7 +277,7 @@ def _date(name: str, cells: Cells, form: str, extra: tuple[str, ...]) -> Column 
         seconds = _usable(column, cells)
     known = seconds[~np.isnan(seconds)]
     if not len(known):
-        return "empty in the first rows"
+        return EMPTY
     dated = form != TIME and not bool(np.all(np.abs(known) < 86_400))
     timed = not dated or bool(np.any(known % 86_400))
     flagged = bool(np.isnan(seconds).any())
@@ -281,7 +285,7 @@ def _date(name: str, cells: Cells, form: str, extra: tuple[str, ...]) -> Column 
     return Date(name, form, origin, dated, timed, flagged, extra)
 
 
-def _category(name: str, cells: Cells) -> Column:
+def _category(name: str, cells: Cells) -> Category:
     words = [word for cell in cells if (word := text_of(cell)) is not None]
     numbers = bool(words) and all(map(_is_number, words))
     plain = Category(name, numbers=numbers)
