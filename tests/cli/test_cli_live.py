@@ -102,7 +102,7 @@ def test_a_line_that_is_not_written_to_its_end_waits(learn):
         assert status == 0 and new in out and waits in out
     Path("log.csv").write_bytes(whole)
     status, out, _ = learn("--from", "log.csv")
-    assert status == 0 and "learned 1 rows of log.csv" in out and waits not in out
+    assert status == 0 and "learned 1 row of log.csv" in out and waits not in out
     assert sorted(metrics()["labels"]) == ["kind 0", "kind 1", "kind 2"]
 
 
@@ -145,7 +145,7 @@ def test_columns_can_be_ignored_and_stay_so(learn, run):
     assert same("dir", "plain")
     assert run("predict", "dir", "t.csv")[1] == run("predict", "dir", "plain.csv")[1]
     more = write("more.csv", np.c_[x, x[:, :1]], labels, [*NAMES, "extra"])
-    assert "unknown columns extra" in learn("--from", more)[2]
+    assert "unknown column extra" in learn("--from", more)[2]
     assert learn("--from", more, "--ignore", "extra")[0] == 0
     assert (
         "knows the column a, so it cannot be ignored"
@@ -327,7 +327,7 @@ def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
     thread.join()
     os.close(writing)
     assert status == 130
-    assert err.startswith("stopped after 1 batches of standard input, saved in dir; run it again")
+    assert err.startswith("stopped after 1 batch of standard input, saved in dir; run it again")
     assert metrics()["samples"] == 7
 
     reading, writing = os.pipe()

@@ -139,7 +139,7 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     name, row = stored_id(folder)
     assert main(["correct", "rename", str(folder), "class 0", "zero"]) == 0
     assert main(["correct", "relabel", str(folder), "odd", "--ids", name, "nobody"]) == 0
-    assert "1 samples" in capsys.readouterr().out
+    assert "1 sample;" in capsys.readouterr().out
     assert set(Learner.load(folder).labels) == {"zero", "class 1", "class 2", "class 3", "odd"}
     (tmp_path / "ids.txt").write_text(f"{name}\n")
     arguments = ["correct", "forget", str(folder), "--ids-file", str(tmp_path / "ids.txt")]

@@ -103,7 +103,7 @@ def test_options_of_a_method_and_its_adjustment(registered):
     registered("opt", Options)
     composition = compose("opt-las:alpha=2,plain=true,kind=slow,tau=3,count=-1")
     method = composition.method
-    assert (method.alpha, method.count, method.plain, method.kind) == (2.0, -1, True, "slow")
+    assert (method.alpha, method.count, method.plain, method.kind) == (2.0, -1, True, "slow")  # type: ignore[attr-defined]
     assert composition.criterion.tau == 3
     again = compose(composition.text)
     assert again.method == method and again.text == composition.text

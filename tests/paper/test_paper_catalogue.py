@@ -37,7 +37,7 @@ def runs(name, scale=None):
 
 
 def test_all_tables_and_figures_are_there():
-    found = [entry.source for entry in [*experiments().values(), *descriptions().values()]]
+    found = [entry.source for entry in [*experiments().values(), *descriptions().values()]]  # type: ignore[attr-defined]
     assert sorted(found) == sorted([*TABLES, *FIGURES, "Section 6", "Section 8"])
     assert not experiments().keys() & descriptions().keys()
 

@@ -45,7 +45,7 @@ def text(summary, width=80):
     console = Console(file=io.StringIO(), width=width)
     for table in render_table(summary):
         console.print(table)
-    return console.file.getvalue()
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_no_difference_is_more_than_possible():

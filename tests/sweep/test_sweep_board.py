@@ -165,7 +165,7 @@ def test_measured_cost(table):
 def text_of(renderable, width=100):
     console = Console(file=io.StringIO(), width=width)
     console.print(renderable)
-    return console.file.getvalue()
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def metrics_of(accuracy, forgetting=5.0):
@@ -207,7 +207,7 @@ def test_a_failure_is_told_and_leaves_the_live_table_as_it_is(experiment, tmp_pa
     with Live(board, console=console, auto_refresh=False):
         failed = Ended(runs[1], store.folder(runs[1]), error="no [red]luck", again=True)
         board.ended(failed)
-    shown = re.sub("\x1b[^mKAh]*[a-zA-Z]", "", console.file.getvalue())
+    shown = re.sub("\x1b[^mKAh]*[a-zA-Z]", "", console.file.getvalue())  # type: ignore[attr-defined]
     assert f"{runs[1].method}, {runs[1].stream}, memory 12, seed 0: failed: no [red]luck; " in shown
     assert "will be tried again" in shown
     assert "0/2" in shown and "[dim]" not in shown
@@ -287,7 +287,7 @@ def test_plain_lines_and_the_list_of_runs(table, tmp_path):
     console = Console(file=io.StringIO(), width=60)
     board = PlainBoard(plan, store, 1, console)
     work(plan.runs(), store, Here().backend, retries=1, listener=board)
-    start, failed, made, given_up = console.file.getvalue().splitlines()
+    start, failed, made, given_up = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert start == "0 of 2 runs"
     assert failed.startswith(f"er, {table}, memory 6, seed 0, at quick: failed: the loss is")
     assert "; will be tried again  (0 of 2 runs)" in failed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from evenstream.errors import DataError, InputError, some_of
+from evenstream.errors import DataError, DataWarning, InputError, some_of
 from evenstream.tabular import TableEncoder, Wishes, infer_columns
 from evenstream.tabular.columns import Category, Text
 from evenstream.tabular.encoder import AS_ASKED
@@ -113,6 +114,9 @@ class Columns:
         columns, left_out = infer_columns(source, cells, wishes, comma=comma)
         asked = dict.fromkeys(self.ignored, AS_ASKED)
         encoder = TableEncoder(columns, {**left_out, **asked})
+        doubt = None if wishes.names else encoder.doubt(len(next(iter(cells.values()))))
+        if doubt is not None:
+            warnings.warn(f"{source}: {doubt}", DataWarning, stacklevel=4)
         return replace(
             self,
             features=encoder.names,
@@ -125,10 +129,14 @@ class Columns:
         place = {name: index for index, name in enumerate(names)}
         missing = [name for name in self.features if name not in place]
         unknown = [n for n in names if n not in (*self.features, self.label, *self.ignored)]
-        for trouble, found in (("lacks the columns", missing), ("has unknown columns", unknown)):
+        for trouble, found in (
+            ("lacks the column", missing),
+            ("has the unknown column", unknown),
+        ):
             if found:
                 raise DataError(
-                    f"{source} {trouble} {some_of(found)}; the learner was made with "
+                    f"{source} {trouble}{'s' * (len(found) > 1)} {some_of(found)}; the learner was "
+                    "made with "
                     f"{some_of(self.features)} and the label {self.label}"
                 )
         label = None if self.label is None else place.get(self.label)
