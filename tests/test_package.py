@@ -1,6 +1,7 @@
 """The package as it is installed."""
 
 import ast
+import configparser
 import importlib.metadata
 import logging
 import subprocess
@@ -145,3 +146,10 @@ def test_source_distribution_has_no_results(tmp_path):
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert {"src/evenstream/__init__.py", "docs/appendix/results.md"} <= set(names)
     assert not [name for name in names if name.startswith("docs/results/")]
+
+
+def test_the_type_checker_looks_for_names_in_tests():
+    settings = configparser.ConfigParser()
+    settings.read(Path(__file__).with_name("mypy.ini"))
+    off = set(settings["mypy"]["disable_error_code"].split(", "))
+    assert not off & {"attr-defined", "name-defined", "call-arg", "import-not-found"}

@@ -1,7 +1,7 @@
 """What is used where nothing is said: the one place that decides it, from the shape of an input.
 
 Fixed on scikit-learn's wine, breast cancer, iris and digits, in shuffled order and class by class,
-and on descriptions of Debian packages (docs/methods/index.md). Named streams have protocols of
+and on descriptions of Debian packages (docs/methods/auto.md). Named streams have protocols of
 their own (`streams/catalogue.py`).
 """
 

@@ -117,13 +117,6 @@ class MethodText:
         return dataclasses.replace(self, options=every)
 
 
-def check_defaults(kind: str, name: str, cls: type) -> None:
-    """Reject a class with an option that has no default."""
-    for field in dataclasses.fields(cls):
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise InputError(f"option {field.name!r} of {kind} {name} needs a default")
-
-
 def option_types(cls: type) -> dict[str, Any]:
     """Names and types of a dataclass's fields."""
     return dict(_option_types(cls))

@@ -312,6 +312,42 @@ def test_reset_forgets_moments():
     assert learner.lr == 0.01
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "reset"),
+    [
+        ("er-obc:surrogate_head=true", "surrogate", True),
+        ("scr", "projection", True),
+        ("er-cba", "adaptor", False),  # an optimiser of its own choice, as in the public code
+    ],
+)
+def test_reset_includes_what_the_methods_loss_trains(method, name, reset, tmp_path):
+    learner = feed(small(method, optimizer="adam", lr=0.01), class_stream(12))
+    before = learner.parts[0].optimizers[name]
+    weights = parameters(learner)
+    assert before.state
+    learner.reset_optimizer()
+    after = learner.parts[0].optimizers[name]
+    assert (after is not before, not after.state) == (reset, reset)
+    assert [*map(id, every_parameter(after))] == [*map(id, every_parameter(before))]
+    assert same(parameters(learner), weights)
+    learner.lr = 0.02  # the new ones follow it, too
+    assert not reset or after.param_groups[0]["lr"] == 0.02
+    feed(learner, class_stream(3)).save(tmp_path)
+    assert Learner.load(tmp_path).fingerprint() == learner.fingerprint()
+
+
+def every_parameter(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def test_reset_keeps_the_settings_of_a_method():
+    learner = small("ocm:beta2=0.9", optimizer="adam", lr=0.01)
+    learner.start_task()
+    feed(learner, class_stream(3)).reset_optimizer()
+    for optimizer in (learner.optimizer, learner.parts[0].optimizers["projection"]):
+        assert [group["betas"][1] for group in optimizer.param_groups] == [0.9]
+
+
 def test_named_optimisers_leave_the_compiler_alone():
     """It takes as long to load as PyTorch, and would be loaded by every command that learns."""
     code = """

@@ -149,7 +149,7 @@ def test_any_method_with_a_memory_can_be_bias_corrected():
         for _ in range(5):
             learner.learn(*task_data(task))
         learner.end_task()
-    correction = learner.composition.rule.correction
+    correction = learner.composition.rule.correction  # type: ignore[attr-defined]
     assert correction[:, 0].tolist() == [1, 0] and correction[0, 3] != 1
     with pytest.raises(InputError, match="cannot do without a memory"):
         small("fine-tune@bias-corrected")

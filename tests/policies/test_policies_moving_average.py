@@ -74,7 +74,7 @@ def test_the_mean_of_network_and_average(mix):
     # the mean of log-softmax gives the same probabilities
     means = (1 - mix) * average.log_softmax(1) + mix * network.log_softmax(1)
     torch.testing.assert_close(torch.from_numpy(learner.predict_proba(X)), means.softmax(1))
-    rule.mean = "probabilities"
+    rule.mean = "probabilities"  # type: ignore[attr-defined]
     means = (1 - mix) * average.softmax(1) + mix * network.softmax(1)
     torch.testing.assert_close(torch.from_numpy(learner.predict_proba(X)), means)
 
@@ -85,7 +85,7 @@ def test_the_network_is_not_asked_for_the_average_alone():
     learner.network.backbone.register_forward_hook(lambda *_: asked.append(1))
     learner.predict(X)
     assert not asked
-    learner.composition.rule.mix = 0.5
+    learner.composition.rule.mix = 0.5  # type: ignore[attr-defined]
     learner.predict(X)
     assert asked == [1]
 

@@ -45,6 +45,7 @@ from evenstream.core.tickets import MOST, STEPS
 from evenstream.entries import entry
 from evenstream.errors import (
     CheckpointError,
+    DataWarning,
     DriftWarning,
     EvenstreamError,
     InputError,
@@ -74,7 +75,7 @@ from evenstream.learner.prediction import Costs
 from evenstream.learner.snapshot import Snapshot, Snapshots
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
-from evenstream.learner.watching import Watch
+from evenstream.learner.watching import ADVICE, Watch
 from evenstream.methods import Method
 from evenstream.options import DType, Options, StepRows, TrainingOptions
 from evenstream.policies.criteria import CrossEntropy
@@ -87,6 +88,7 @@ from evenstream.text import split_options
 log = logging.getLogger(__name__)
 
 WARN_AFTER = 20
+_SAY_KINDS = "learner.table = TableEncoder.infer(frame, text=[...])"
 UNLOGGED = 1000
 """Corrections kept for a log that is written later."""
 
@@ -441,7 +443,10 @@ class Learner(Engine):
         if row_digests is not None and not self.memory.capacity:
             raise InputError(f"{self.text} stores no samples, so ids are of no use")
         rows = self._gathered() + len(values)
+        doubt = encoder.doubt(len(values)) if encoder and self.table is None else None
         result = self._learn(batch, values, encoder, row_digests, weights, store)
+        if doubt and not isinstance(x, TableRows):
+            warnings.warn(f"{doubt}: {_SAY_KINDS}", DataWarning, stacklevel=3)
         self._tell(result, rows)
         return result
 
@@ -583,13 +588,15 @@ class Learner(Engine):
         otherwise of Python objects.
 
         `priors` are the class frequencies at deployment, if you know them; the answer is then the
-        Bayes decision for them. This needs a method whose logits are free of the stream's
-        frequencies (`-las`, tau=1).
+        Bayes decision for them. This needs scores that are free of the stream's frequencies:
+        `-las` methods (tau=1), `slda`, `class-means` and `randumb`. On flat inputs `auto` asks the
+        best of its contestants that are.
 
         `costs` sets what errors cost; the answer is then the label of least expected cost. `{label:
-        cost}` is the cost of missing a label, `{label: {answer: cost}}` that of a particular answer
-        instead. Anything not mentioned costs 1. A square array also works, with a row for each of
-        `labels` and a column for each answer, correct ones included.
+        cost}` is the cost of missing a label, so it works as class weights do; `{label: {answer:
+        cost}}` is that of a particular answer instead. Anything not mentioned costs 1. A square
+        array also works, with a row for each of `labels` and a column for each answer, correct ones
+        included.
 
         `reject=0.05` answers None (in an array of Python objects) where a row looks like no known
         class, and mistakes about 5 % of rows of known classes for such: see `familiarity`.
@@ -682,9 +689,9 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def reset_optimizer(self) -> None:
-        """Replace the network's optimiser by a new one, without the old momentum or moments."""
+        """Start again with new optimisers, without the old momentum or moments."""
         if self.built:
-            self.renew_optimizer()
+            self.renew_optimizers()
 
     @one_step_at_a_time
     def start_epoch(self) -> None:
@@ -1026,7 +1033,7 @@ class Learner(Engine):
                 self.drift.on_drift(change)
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
-            warnings.warn(trouble, NotLearning, stacklevel=4)
+            warnings.warn(NotLearning(trouble, ADVICE), NotLearning, stacklevel=4)
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
         if self._single_class_run >= WARN_AFTER and not self._warned:
             self._warned = True

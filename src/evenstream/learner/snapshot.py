@@ -17,6 +17,7 @@ from torch import Tensor
 
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.inputs import Batch, check_inputs
+from evenstream.core.known_table import timeless
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, set_kernel_threads
 from evenstream.core.memory import Memory
@@ -30,6 +31,7 @@ from evenstream.learner.prediction import (
     cost_matrix,
     deployment_prior,
     least_cost,
+    no_priors_by_logits,
 )
 from evenstream.policies.rules import InferenceRule
 
@@ -87,7 +89,8 @@ class Snapshot:
         self._rule: InferenceRule = learner.composition.rule
         self._network = learner.network if learner.built else None
         self._lock = None if copies is None else Lock()
-        self._prepared: list[Any] = []
+        self._prepared: dict[bool, Any] = {}
+        self._when: Tensor | None = None
         self._calibration = copy.copy(learner.calibration)
         if copies is not None:
             self._copy(copies, None if before is None else before.label_map)
@@ -104,8 +107,13 @@ class Snapshot:
             self._network, self._rule = twins[self._network], shared_copy(self._rule, twins)
         if self._rule.reads_memory:
             copies.memory.follow(self._memory)
+        self._when = self._typical_time()
         self._memory = copies.memory
         self._copies = copies
+
+    def _typical_time(self) -> Tensor | None:
+        """When all rows are taken to have come, to judge how familiar they look."""
+        return None if self._front is not None else self._table.when(self._memory)
 
     def __del__(self) -> None:
         if self._copies is not None:
@@ -156,6 +164,10 @@ class Snapshot:
         batch = self._check(x)
         if self._network is None or not len(self.label_map):
             return np.zeros(len(batch), np.float32)
+        when = self._when if self._lock is not None else self._typical_time()
+        if when is not None:
+            assert isinstance(batch, Tensor)
+            batch = timeless(batch, when.to(batch.device))
         return self._each(self._network, batch, self._rule.familiarity).cpu().numpy()
 
     def familiarity_threshold(self, reject: float) -> float:
@@ -178,7 +190,8 @@ class Snapshot:
         network, n_classes = self._network, len(self.label_map)
         if network is None or n_classes == 0:
             return torch.zeros(len(batch), 0)
-        scores = self._each(network, batch, self._rule.scores)[:, :n_classes].cpu()
+        scores = self._each(network, batch, self._rule.scores, priors is not None)
+        scores = scores[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
 
     def _check(self, x: Any) -> Batch:
@@ -188,7 +201,11 @@ class Snapshot:
         return check_inputs(rows, self._kind, self._table.advice)
 
     def _each(
-        self, network: Classifier, batch: Batch, ask: Callable[[Outputs, Any], Tensor]
+        self,
+        network: Classifier,
+        batch: Batch,
+        ask: Callable[[Outputs, Any], Tensor],
+        for_priors: bool = False,
     ) -> Tensor:
         """The rule's scores for rows, in eval mode, which copies are always in."""
         mine = self._lock is None
@@ -197,19 +214,23 @@ class Snapshot:
             raw = batch if self._front is None else self._front.plain(batch)
             assert isinstance(raw, Tensor)
             with evaluation_mode(network) if mine else torch.no_grad():
-                prepared = self._prepare(network)
+                prepared = self._prepare(network, for_priors)
                 parts = [ask(out, prepared).float() for out in outputs(self, network, raw)]
                 return torch.cat(parts)
 
-    def _prepare(self, network: Classifier) -> Any:
+    def _prepare(self, network: Classifier, for_priors: bool) -> Any:
         """What the rule needs, computed once for all users of this snapshot."""
+        with nullcontext() if self._lock is None else self._lock:
+            if for_priors not in self._prepared:
+                self._prepared[for_priors] = self._prepare_rule(network, for_priors)
+        return self._prepared[for_priors]
+
+    def _prepare_rule(self, network: Classifier, for_priors: bool) -> Any:
         context = InferenceContext(network, self._memory, self.preprocess)
-        if self._lock is None:
+        if not for_priors:
             return self._rule.prepare(context)
-        with self._lock:
-            if not self._prepared:
-                self._prepared.append(self._rule.prepare(context))
-        return self._prepared[0]
+        by_logits = no_priors_by_logits(self._composition) is None
+        return self._rule.prepare_for_priors(context, by_logits=by_logits)
 
     def draws(self, row: Tensor) -> bool:
         """Whether predicting draws from PyTorch's generator, as steps do."""

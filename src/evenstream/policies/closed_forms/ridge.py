@@ -41,8 +41,6 @@ class ProjectedRidge(RandomFeatures):
 
     shares_covariance = False
 
-    weighs_classes = True
-
     REDUCED, INNER, TARGETS = "reduced", "inner", "targets"
 
     def __post_init__(self) -> None:
@@ -54,6 +52,19 @@ class ProjectedRidge(RandomFeatures):
         self._answers: tuple[tuple[Tensor, Tensor, tuple[Tensor, Tensor]], ...] = ()
         self._first: tuple[Tensor, Tensor | None, Tensor] | None = None
         self._inner: tuple[Tensor, Tensor, tuple[Tensor, Tensor, float]] | None = None
+
+    @property
+    def why_no_priors(self) -> str | None:
+        """Least squares lean to frequent classes; by how much depends on how far classes overlap.
+
+        Scores divided by the frequencies are fair to rare classes that stand apart, and still never
+        answer one that overlaps with a frequent one.
+        """
+        return (
+            "regression leans to the classes that are frequent in the stream, and its scores are "
+            'no probabilities that the frequencies could be divided out of; use method="auto", '
+            '"slda" or "er-las", or say with costs= which errors weigh more'
+        )
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""
@@ -286,12 +297,31 @@ class ProjectedRidge(RandomFeatures):
         return highest / (counts.sum() * leverage[:, 0].clamp_min(NOTHING)).sqrt()
 
     def familiarity_left_out(
-        self, features: Tensor, labels: Tensor, weights: Tensor
+        self, features: Tensor, labels: Tensor, weights: Tensor, seen: Tensor | None = None
     ) -> Tensor | None:
         """By leave-one-out, which also divides the leverage h by 1 - h."""
         if not self.is_dear or not self.any_added:
             return None
-        return self._sureness(*self._left_out(features, labels, weights))
+        if seen is None:
+            return self._sureness(*self._left_out(features, labels, weights))
+        own, leverage = self._predicted(features)
+        shared = self._shared_leverage(features, seen)
+        weighed = shared * weights.double()[:, None]
+        pull = weighed / (1 - leverage * weights.double()[:, None]).clamp_min(1e-6)
+        scores, other = self._predicted(seen)
+        targets = F.one_hot(labels, own.shape[1])
+        return self._sureness(scores - pull * (targets - own), other + pull * shared)
+
+    def _shared_leverage(self, features: Tensor, others: Tensor) -> Tensor:
+        """Like the leverage of each row, but between it and another."""
+        new, other = self._reduced(features), self._reduced(others)
+        shared = (new * other).sum(0)
+        reduced = self.tensors[self.REDUCED]
+        if reduced.shape[1]:
+            inner, _ = self._block_factor()
+            beside = torch.cholesky_solve(reduced.T @ other, inner)
+            shared = shared - ((reduced.T @ new) * beside).sum(0)
+        return shared[:, None]
 
     @property
     def familiarity_scale(self) -> tuple[float, float]:

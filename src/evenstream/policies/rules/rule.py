@@ -20,8 +20,7 @@ from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.part import Part
 from evenstream.core.rows import Rows
 from evenstream.policies.criteria import CrossEntropy
-from evenstream.registry import Registry, check_class
-from evenstream.text import check_defaults
+from evenstream.registry import Registry
 
 R = TypeVar("R", bound="type[InferenceRule]")
 
@@ -37,7 +36,7 @@ class InferenceRule(Part):
     """Whether `prepare` looks at stored rows. Predictions that do not wait for a step then need a
     copy of the memory, so set this to False if it does not."""
     gives_logits: ClassVar[bool] = False
-    """Whether the scores are logits of the network, so that known class priors can be added."""
+    """Whether the scores are logits of the network."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -55,6 +54,25 @@ class InferenceRule(Part):
     def weighs_classes(self) -> bool:
         """Whether a class whose rows have more weight is predicted more often."""
         return True
+
+    def why_no_priors(self, not_by_logits: str | None) -> str | None:
+        """Why known class priors cannot be added to the scores; None if they can.
+
+        `not_by_logits` is the reason why they cannot be added to the network's logits.
+        """
+        if self.gives_logits:
+            return not_by_logits
+        return (
+            f"class frequencies cannot be added to the scores of its rule {self.name}; make the "
+            'learner with method="er-las", or say with costs= which errors weigh more'
+        )
+
+    def prepare_for_priors(self, context: InferenceContext, *, by_logits: bool) -> Any:
+        """Like `prepare`, for scores that known class priors are added to.
+
+        `by_logits` tells whether they may be added to the network's logits.
+        """
+        return self.prepare(context)
 
     def prepare_for_step(self, context: InferenceContext) -> Any:
         """Like `prepare`, for the accuracy of a step; expensive parts may be slightly stale."""
@@ -96,8 +114,11 @@ class InferenceRule(Part):
         """The same before rows are learned; None if it would be too expensive right now."""
         return self.familiarity(outputs, prepared)
 
-    def familiarity_left_out(self, rows: Rows) -> Tensor | None:
-        """The same for replayed rows, each as if it had never been learned; None if unknown."""
+    def familiarity_left_out(self, rows: Rows, seen: Tensor | None = None) -> Tensor | None:
+        """The same for replayed rows, each as if it had never been learned; None if unknown.
+
+        `seen` is what they are judged by, if not by all that was learned of them.
+        """
         return None
 
 
@@ -106,10 +127,4 @@ RULES: Registry[type[InferenceRule]] = Registry("inference rule")
 
 def register_rule(name: str) -> Callable[[R], R]:
     """Register a rule by name: METHOD@NAME."""
-
-    def add(cls: R) -> R:
-        check_class("rule", cls, InferenceRule)
-        check_defaults("rule", name, cls)
-        return RULES.register(name)(cls)
-
-    return add
+    return RULES.register_class(name, InferenceRule)

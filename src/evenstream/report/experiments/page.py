@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from importlib import resources
 
-from evenstream.errors import some_of
+from evenstream.errors import count, some_of
 from evenstream.report.experiments.contents import Contents, Further
 from evenstream.report.experiments.figures import figures
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.experiments.verdicts import RULE
-from evenstream.report.formats import count
+from evenstream.report.experiments.wording import source_words
 from evenstream.report.frame import frame, header
 from evenstream.report.html import bullets, card, code, details, escape, lines, scroll
 from evenstream.report.html_table import html_table
@@ -65,7 +65,7 @@ def _experiment(outcome: Outcome) -> str:
 
 
 def _source(outcome: Outcome) -> str:
-    source, by = outcome.experiment.source, outcome.background.by
+    source, by = source_words(outcome.experiment), outcome.background.by
     where = f"In {by}: {source}" if by else f"Reproduces: {source}"
     return f'<p class="quiet">{escape(where)}</p>' if source else ""
 
