@@ -8,7 +8,8 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from evenstream import Learner
@@ -16,7 +17,7 @@ from evenstream import Learner
 LEARNED, LATER, KNOWN, KINDS, SEEDS = 2400, 800, 6, 8, 3
 
 
-def made_up(seed: int, days: int, in_turn: bool) -> tuple[pd.DataFrame, np.ndarray]:
+def made_up(seed: int, days: int, in_turn: bool) -> tuple[pd.DataFrame, NDArray[np.int64]]:
     """Rows in order of time, `days` of which are learned; the later ones have two new kinds."""
     draw = np.random.default_rng(seed)
     rows = LEARNED + LATER
@@ -33,7 +34,7 @@ def made_up(seed: int, days: int, in_turn: bool) -> tuple[pd.DataFrame, np.ndarr
     return frame, y
 
 
-def measured(days: int, in_turn: bool, dates: bool) -> np.ndarray:
+def measured(days: int, in_turn: bool, dates: bool) -> NDArray[np.float64]:
     """AUROC, known and unknown rows rejected, and known rows predicted right; over the seeds."""
     found = []
     for seed in range(SEEDS):
@@ -48,7 +49,8 @@ def measured(days: int, in_turn: bool, dates: bool) -> np.ndarray:
         right = learner.predict(later[known]) == truth[known]
         area = roc_auc_score(known, learner.familiarity(later))
         found.append([area, rejected[known].mean(), rejected[~known].mean(), right.mean()])
-    return np.mean(found, 0)
+    means: NDArray[np.float64] = np.array(found).mean(0)
+    return means
 
 
 if __name__ == "__main__":
@@ -56,9 +58,11 @@ if __name__ == "__main__":
     for in_turn in (False, True):
         for days, dates in ((30, True), (300, True), (1000, True), (300, False)):
             area, known, unknown, right = measured(days, in_turn, dates)
+            with_date = "with" if dates else "without"
+            order = "in turn" if in_turn else "mixed"
             print(
-                f"{days} days, {'with' if dates else 'without'} the date, classes "
-                f"{'in turn' if in_turn else 'mixed'}: AUROC {area:.3f}, rejected {known:.1%} of the "
-                f"known and {unknown:.1%} of the unknown rows, {right:.1%} of the known right",
+                f"{days} days, {with_date} the date, classes {order}: AUROC {area:.3f}, "
+                f"rejected {known:.1%} of the known and {unknown:.1%} of the unknown rows, "
+                f"{right:.1%} of the known right",
                 flush=True,
             )

@@ -7,9 +7,12 @@ or takes them as given; `Composition.text` turns them into canonical text again,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from types import FunctionType
 from typing import Any, Literal, get_args
 
 from torch import nn
@@ -160,9 +163,9 @@ class Composition:
         as_own = type(self.rule) is type(rule) and settings_of(self.rule) == settings_of(rule)
         if not rule_text(self.rule) and not as_own:
             found["predict"] = self.rule
-        if self.retrieval is not own.retrieval:
+        if not _alike(self.retrieval, own.retrieval):
             found["retrieval"] = self.retrieval
-        if self.storing is not own.storing and not storing_name(self.storing):
+        if not _alike(self.storing, own.storing) and not storing_name(self.storing):
             found["storing"] = self.storing
         return found
 
@@ -349,6 +352,11 @@ def _is_plain(criterion: CrossEntropy) -> bool:
     return type(criterion) is CrossEntropy and criterion.reduction == "mean"
 
 
+def _alike(part: Retrieval | Storing, own: Retrieval | Storing) -> bool:
+    """Whether a policy is a method's own, or another of its kind that has no settings."""
+    return part is own or (type(part) is type(own) and not vars(part) and not vars(own))
+
+
 def _check_las(method: Method, has_text: bool = True) -> None:
     """Reject Logit Adjusted Softmax if the method has no `-las` form, or no text for it."""
     if method.why_not_las is not None:
@@ -380,6 +388,40 @@ def settings_of(thing: object) -> str:
         values = {field.name: getattr(thing, field.name) for field in fields(thing)}
     plain = {name: v for name, v in values.items() if isinstance(v, (int, float, str, tuple))}
     return ", ".join(f"{name}={value!r}" for name, value in plain.items())
+
+
+def held_by(thing: object) -> str:
+    """The plain values that a function has from where it was defined, in order."""
+    if isinstance(thing, partial):
+        return _joined([*map(_plain_text, thing.args), held_by(thing.func)])
+    if not isinstance(thing, FunctionType):
+        return ""
+    values = {n: p.default for n, p in inspect.signature(thing).parameters.items()}
+    with suppress(ValueError):  # a variable without a value yet
+        values |= inspect.getclosurevars(thing).nonlocals
+    return _joined(f"{name}={said}" for name, v in values.items() if (said := _plain_text(v)))
+
+
+def structure_of(module: nn.Module) -> dict[str, str]:
+    """The classes of a module and its parts, with the settings of those from PyTorch itself."""
+    return {name: _kind_of(part) for name, part in module.named_modules()}
+
+
+def _kind_of(module: nn.Module) -> str:
+    """`NAME(SETTINGS)`, without the settings where these follow from the first batch."""
+    if isinstance(module, nn.modules.lazy.LazyModuleMixin):
+        return (module.cls_to_become or type(module)).__name__
+    own = type(module).__module__.startswith("torch.nn.")
+    settings = module.extra_repr() if own else ""
+    return type(module).__name__ + (f"({settings})" if settings else "")
+
+
+def _plain_text(value: object) -> str:
+    return repr(value) if isinstance(value, (int, float, str, tuple)) else ""
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(filter(None, texts))
 
 
 def _taken(values: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:

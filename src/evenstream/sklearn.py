@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
@@ -128,7 +129,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # ty
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """A probability for each row and each label of `classes_`."""
         check_is_fitted(self)
-        scores = self.learner_.scores(self._rows(X)).double()
+        scores = torch.from_numpy(self.learner_.scores(self._rows(X))).double()
         probabilities = np.zeros((len(scores), len(self.classes_)))
         places = np.searchsorted(self.classes_, np.array(self.learner_.labels, self.classes_.dtype))
         probabilities[:, places] = scores.softmax(1).numpy()

@@ -267,7 +267,40 @@ def test_a_name_of_ones_own():
         learner = feed(small("er", optimizer="half-head", lr=0.1), class_stream(3))
         assert rates(learner) == [0.1, 0.05]
         learner.lr = 0.01
-        assert rates(learner) == [0.01, 0.05]  # the head's is its own
+        assert rates(learner) == [0.01, 0.005] and learner.lr == 0.01
+        learner.lr = 0.0
+        resumed = Learner.from_bytes(learner.to_bytes())
+        resumed.lr = 0.2
+        assert rates(resumed) == [0.2, 0.1] and resumed.lr == 0.2
+
+
+def test_before_the_first_batch_a_rate_that_is_not_known_is_not_told():
+    with OPTIMIZERS.temporary():
+
+        @register_optimizer("warm")
+        def warm(groups, *, lr, momentum, weight_decay):
+            optimizer = SGD([p for group in groups.values() for p in group], lr)
+            return optimizer, LinearLR(optimizer, 0.1, total_iters=5)
+
+        learner = small("er", optimizer="warm", lr=0.1)
+        for unknown in (learner, Learner(), Learner(optimizer="warm")):
+            with pytest.raises(InputError, match="with the first batch"):
+                _ = unknown.lr
+        feed(learner, class_stream(1))
+        assert learner.lr == rates(learner)[0] == pytest.approx(0.028)
+        with pytest.raises(InputError, match="a scheduler sets them"):
+            learner.lr = 0.5
+
+
+def test_a_rate_set_before_the_first_batch_is_not_chosen_anew():
+    learner = Learner()
+    assert "chosen with the first batch (batch, lr," in str(learner)
+    learner.lr = 0.2
+    resumed = Learner.from_bytes(learner.to_bytes())
+    for each in (learner, resumed):
+        assert each.lr == 0.2
+        each.learn(np.ones((4, 3)), [0, 1] * 2)
+        assert each.lr == 0.2 and each.options.optimizer == "adamw"
 
 
 def test_reset_forgets_moments():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from evenstream import Learner
 from evenstream.errors import InputError
 from tests.helpers.small_streams import blobs, class_stream, feed, small
 
@@ -82,6 +83,8 @@ def test_methods_whose_logits_are_free_of_priors(method):
         ("er-las:tau=2", "tau=2"),
         ("er-las:tau=inf", "tau=inf"),
         ("er-las:prior=random", "random"),
+        ("ranpac", "regression leans to the classes that are frequent"),
+        ("slda:priors=counted", "priors=counted its scores contain"),
     ],
 )
 def test_others_are_refused_with_the_reason(method, reason):
@@ -121,3 +124,64 @@ def test_priors_tell_true_and_one_apart():
     learner.learn(x, [True, 1, True, 1])
     assert learner.predict(x, {1: 1.0}).tolist() == [1] * 4
     assert all(label is True for label in learner.predict(x, {True: 1.0}))
+
+
+# ---- closed forms --------------------------------------------------------------------------------
+
+
+def two_clouds(counts, seed=0):
+    """Two normal classes of ten columns, three deviations apart."""
+    draw = np.random.default_rng(seed)
+    y = draw.permutation(np.repeat([0, 1], counts))
+    x = draw.normal(size=(len(y), 10))
+    x[:, 0] += 3 * y
+    return x.astype(np.float32), y
+
+
+@pytest.fixture(
+    scope="module", params=["slda", "class-means", "randumb:width=50,gamma=0.1", "auto"]
+)
+def uneven(request):
+    """A learner that has seen 19 rows of one class for each of the other."""
+    learner = Learner(request.param, seed=0, **({} if request.param != "auto" else {"memory": 100}))
+    x, y = two_clouds((950, 50))
+    for start in range(0, len(x), 50):
+        learner.learn(x[start : start + 50], y[start : start + 50])
+    return learner
+
+
+@pytest.mark.parametrize("rare", [0.05, 0.5, 0.9])
+def test_closed_forms_answer_for_the_frequencies_that_are_given(uneven, rare):
+    number = round(1000 * rare)
+    x, y = two_clouds((1000 - number, number), seed=1)
+    answers = uneven.predict(x, priors={0: 1 - rare, 1: rare})
+    assert abs((answers == 1).mean() - rare) < 0.1
+    assert (answers == y).mean() >= (uneven.predict(x) == y).mean() - 0.02
+
+
+def test_auto_asks_the_best_of_those_that_are_free_of_frequencies():
+    """For er@contest that is slda: the network's logits contain frequencies, as ranpac's scores."""
+    x, y = two_clouds((60, 60))
+    for method, best, free in (
+        ("auto", "ranpac", "slda"),
+        ("auto", "network", "network"),
+        ("er@contest", "network", "slda"),
+    ):
+        learner = Learner(method, seed=0, memory=50)
+        learner.learn(x, y)
+        rule = learner.composition.rule
+        for name in (*rule.forms, "network"):
+            counts = torch.tensor([[10.0], [8.0 if name == best else 4.0]])
+            rule.tensors |= {name: counts, f"replayed {name}": counts}
+        assert rule.best() == best
+        found = learner.predict_proba(x, {0: 0.5, 1: 0.5})
+        if free == "network":
+            expected = learner.predict_proba(x)
+        else:
+            expected = Learner("slda", seed=0)
+            expected.learn(x, y)
+            expected = expected.predict_proba(x)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert not np.allclose(found, learner.predict_proba(x)) or free == best
+        learner.snapshot()  # which keeps what it has prepared
+        np.testing.assert_allclose(learner.predict_proba(x, {0: 0.5, 1: 0.5}), found, atol=1e-6)

@@ -333,7 +333,7 @@ def test_without_stored_rows_scores_are_kept_as_long_as_the_penalty_is():
     assert int(learner.calibration.counts.sum()) > 200
 
 
-# ---- rows of a table come later and later --------------------------------------------------------
+# ---- rows of a table come later and later ----------------------------------------------------
 
 
 def dated(days, seed=0):

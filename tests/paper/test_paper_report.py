@@ -1,6 +1,7 @@
 """The report on the paper: committed runs are found, printed numbers stand beside them."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from evenstream.errors import DataError, UnknownName
 from evenstream.paper import experiments
-from evenstream.paper.catalogue import _notes
+from evenstream.paper.catalogue import all_notes
 from evenstream.paper.report import background, collect
 from evenstream.report.experiments import write_tables
 from tests.helpers.table_samples import write_run
@@ -47,7 +48,7 @@ def test_the_number_of_runs_in_print_is_data(monkeypatch):
     er = cell("ablation", method="er-las")
     (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
     assert (found.runs, found.std) == (10, 0.4)
-    monkeypatch.setitem(_notes(), "runs", 3)
+    monkeypatch.setitem(all_notes(), "runs", 3)
     (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
     assert found.runs == 3
     assert "means and deviations of 3 runs" in collect(["data-sets"], []).lead
@@ -217,3 +218,19 @@ def test_the_documented_summary_is_that_of_the_stored_runs(tmp_path):
     text = (RESULTS.parent / "appendix" / "results.md").read_text(encoding="utf-8")
     assert text.startswith("# Results\n\n") and text.index(tool.BEGIN) < text.index("\n## ")
     assert tool.with_summary(text, RESULTS) == text, "run tools/summarise_results.py"
+
+
+def test_nothing_is_claimed_from_one_seed():
+    """In the table of outcomes, and at least that whoever writes about a single run says so."""
+    text = (RESULTS.parent / "appendix" / "results.md").read_text(encoding="utf-8")
+    table = text.partition("## In short")[2].partition("\n## ")[0]
+    alone = [line for line in table.splitlines() if re.search(r"\b1 seed\b", line)]
+    assert len(alone) >= 5
+    for line in alone:
+        *_, outcome, _ = line.split("|")
+        assert re.search("one seed|no verdict", outcome, re.IGNORECASE), line
+        assert not re.search("as printed|in line|in front|ahead", outcome, re.IGNORECASE), line
+    sections = [part for part in text.split("\n## ") if "one seed" in part.partition("\n")[0]]
+    assert len(sections) >= 5
+    for section in sections:
+        assert re.search("one seed: no verdict", section, re.IGNORECASE), section[:60]

@@ -110,7 +110,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
     """Make the missing runs of an experiment and report on all of it; returns the exit status."""
     from evenstream.cli.screen import Screen
-    from evenstream.report.formats import count
+    from evenstream.errors import count
     from evenstream.run.workers import warm_up
     from evenstream.sweep.backends import open_backend
     from evenstream.sweep.board import shown_board
@@ -177,8 +177,8 @@ def _report(plan: Plan, store: Store, paper: bool, console: Console) -> None:
 
 def _write_report(plan: Plan, store: Store, paper: bool) -> Path:
     """Write the report on one experiment into its store, and return the page."""
+    from evenstream.errors import count
     from evenstream.report.experiments import Contents, collect_outcome, find_runs, write_tables
-    from evenstream.report.formats import count
 
     known = None
     if paper:

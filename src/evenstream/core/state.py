@@ -37,10 +37,13 @@ from evenstream.errors import (
     shown,
 )
 from evenstream.interruption import let_through
+from evenstream.numerals import LARGEST_FLOAT32
 from evenstream.options import Options
 
 FOLLOWS = "follows"
 """Marks an optimiser group that uses the learner's learning rate."""
+RATIO = "ratio"
+"""The learning rate of any other group of a named optimiser, as a multiple of the learner's."""
 
 
 class PartState(Stateful, Protocol):
@@ -267,6 +270,9 @@ class LearnerState:
             return optimizer, scheduler
         for group in optimizer.param_groups:
             group[FOLLOWS] = scheduler is None and group["lr"] == chosen.lr
+            ratio = group["lr"] / chosen.lr if chosen.lr else math.inf
+            if scheduler is None and not group[FOLLOWS] and ratio <= LARGEST_FLOAT32:
+                group[RATIO] = ratio
         return optimizer, scheduler
 
     def grow_head(self, rows: int) -> None:

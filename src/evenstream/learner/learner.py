@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,15 +36,16 @@ from evenstream.core.ids import plain_ids, row_ids
 from evenstream.core.inputs import Batch, check_weights, kind_of
 from evenstream.core.labels import Label, plain_counts, plain_label, plain_labels
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, one_at_a_time, one_step_at_a_time
-from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory
+from evenstream.core.optimizers import OPTIMIZERS, PLAIN, OptimizerFactory
 from evenstream.core.part import Part
 from evenstream.core.progress import Waiting, joined
-from evenstream.core.state import FOLLOWS
+from evenstream.core.state import FOLLOWS, RATIO
 from evenstream.core.step import StepResult
 from evenstream.core.tickets import MOST, STEPS
 from evenstream.entries import entry
 from evenstream.errors import (
     CheckpointError,
+    DataWarning,
     DriftWarning,
     EvenstreamError,
     InputError,
@@ -86,6 +88,7 @@ from evenstream.text import split_options
 log = logging.getLogger(__name__)
 
 WARN_AFTER = 20
+_SAY_KINDS = "learner.table = TableEncoder.infer(frame, text=[...])"
 UNLOGGED = 1000
 """Corrections kept for a log that is written later."""
 
@@ -326,12 +329,24 @@ class Learner(Engine):
 
     @property
     def lr(self) -> float:
-        """The network's learning rate. It can be set between steps with a named optimiser."""
+        """The network's learning rate in the next step.
+
+        With a named optimiser it can be set between steps. If the optimiser has groups with other
+        rates, these remain the same multiples of it.
+        """
+        rate = self.options.lr
         if not self.built:
-            if self.optimizer_factory is None:
-                return self.options.lr
+            if "lr" in self.undecided:
+                raise InputError(
+                    "the learning rate is chosen with the first batch, unless you set it"
+                )
+            if self.optimizer_factory is None and OPTIMIZERS[self.options.optimizer] in PLAIN:
+                return rate
             raise InputError("the optimizer, and its rate with it, is made with the first batch")
-        rates = {group["lr"] for group in self.optimizer.param_groups}
+        groups = self.optimizer.param_groups
+        if all(math.isclose(g["lr"], rate * g.get(RATIO, 1), rel_tol=1e-12) for g in groups):
+            return rate
+        rates = {group["lr"] for group in groups}
         if len(rates) > 1:
             raise InputError(
                 f"the groups of the optimizer have different rates: {sorted(rates)}; see "
@@ -348,12 +363,17 @@ class Learner(Engine):
                 "them in learner.optimizer.param_groups, or use a scheduler"
             )
         options = replace(self.options, lr=value)
+        groups = [g for made in self._all_optimizers() for g in made.param_groups if FOLLOWS in g]
+        if not all(group[FOLLOWS] or RATIO in group for group in groups):
+            raise InputError(
+                f"the rates of the optimizer {options.optimizer!r} are no multiples of lr (a "
+                "scheduler sets them, or lr was 0), so lr cannot be changed; see "
+                "learner.optimizer.param_groups"
+            )
         with SignalsHeld():
-            self.options = options
-            for optimizer in self._all_optimizers():
-                for group in optimizer.param_groups:
-                    if group.get(FOLLOWS):
-                        group["lr"] = options.lr
+            self.options, self.undecided = options, self.undecided - {"lr"}
+            for group in groups:
+                group["lr"] = options.lr * group.get(RATIO, 1)
 
     @property
     def table(self) -> TableEncoder | None:
@@ -414,7 +434,10 @@ class Learner(Engine):
         if row_digests is not None and not self.memory.capacity:
             raise InputError(f"{self.text} stores no samples, so ids are of no use")
         rows = self._gathered() + len(values)
+        doubt = encoder.doubt(len(values)) if encoder and self.table is None else None
         result = self._learn(batch, values, encoder, row_digests, weights, store)
+        if doubt and not isinstance(x, TableRows):
+            warnings.warn(f"{doubt}: {_SAY_KINDS}", DataWarning, stacklevel=3)
         self._tell(result, rows)
         return result
 
@@ -548,13 +571,15 @@ class Learner(Engine):
         otherwise of Python objects.
 
         `priors` are the class frequencies at deployment, if you know them; the answer is then the
-        Bayes decision for them. This needs a method whose logits are free of the stream's
-        frequencies (`-las`, tau=1).
+        Bayes decision for them. This needs scores that are free of the stream's frequencies:
+        `-las` methods (tau=1), `slda`, `class-means` and `randumb`. On flat inputs `auto` asks the
+        best of its contestants that are.
 
         `costs` sets what errors cost; the answer is then the label of least expected cost. `{label:
-        cost}` is the cost of missing a label, `{label: {answer: cost}}` that of a particular answer
-        instead. Anything not mentioned costs 1. A square array also works, with a row for each of
-        `labels` and a column for each answer, correct ones included.
+        cost}` is the cost of missing a label, so it works as class weights do; `{label: {answer:
+        cost}}` is that of a particular answer instead. Anything not mentioned costs 1. A square
+        array also works, with a row for each of `labels` and a column for each answer, correct ones
+        included.
 
         `reject=0.05` answers None (in an array of Python objects) where a row looks like no known
         class, and mistakes about 5 % of rows of known classes for such: see `familiarity`.
@@ -987,7 +1012,7 @@ class Learner(Engine):
                 self.drift.on_drift(change)
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
-            warnings.warn(NotLearning(trouble, ADVICE), stacklevel=4)
+            warnings.warn(NotLearning(trouble, ADVICE), NotLearning, stacklevel=4)
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
         if self._single_class_run >= WARN_AFTER and not self._warned:
             self._warned = True
@@ -1023,8 +1048,8 @@ class Learner(Engine):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
+        """The inference rule's scores for the classes seen so far (no columns before any step)."""
         with self._asked() as asked:
             return asked.scores(x, priors)
 

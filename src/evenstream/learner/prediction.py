@@ -17,22 +17,23 @@ Costs = Mapping[Any, Any] | Sequence[Sequence[float]] | np.ndarray[Any, Any]
 """Costs of errors: {label: cost of missing it}, {label: {answer: cost}}, or a square array."""
 
 
+def no_priors_by_logits(composition: Composition) -> str | None:
+    """Why the network's logits contain the class frequencies of the stream; None if they do not."""
+    reason = composition.criterion.why_not_prior_free
+    if reason is None and not composition.method.logits_follow_criterion:
+        return "another loss term shapes its logits beside the adjusted one"
+    return reason
+
+
 def deployment_prior(
     composition: Composition, label_map: LabelMap, priors: Mapping[Any, float]
 ) -> Tensor:
     """Log-probabilities of the seen labels; a label not mentioned has probability 0.
 
-    Adding them to prior-free logits gives the Bayes decision (Eq. 5); rejected for methods whose
-    logits contain the stream's own class frequencies.
+    Adding them to scores free of the stream's own class frequencies gives the Bayes decision
+    (Eq. 5); rejected for methods whose scores contain them.
     """
-    reason = composition.criterion.why_not_prior_free
-    if reason is None and not composition.method.logits_follow_criterion:
-        reason = "another loss term shapes its logits beside the adjusted one"
-    if reason is None and not composition.rule.gives_logits:
-        reason = (
-            f"class frequencies cannot be added to the scores of its rule {composition.rule.name}; "
-            'make the learner with method="er-las", or say with costs= which errors weigh more'
-        )
+    reason = composition.rule.why_no_priors(no_priors_by_logits(composition))
     if reason is not None:
         raise InputError(f"priors cannot be used with {composition.text}: {reason}")
     if not isinstance(priors, Mapping):

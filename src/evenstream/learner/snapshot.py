@@ -31,6 +31,7 @@ from evenstream.learner.prediction import (
     cost_matrix,
     deployment_prior,
     least_cost,
+    no_priors_by_logits,
 )
 from evenstream.policies.rules import InferenceRule
 
@@ -88,7 +89,7 @@ class Snapshot:
         self._rule: InferenceRule = learner.composition.rule
         self._network = learner.network if learner.built else None
         self._lock = None if copies is None else Lock()
-        self._prepared: list[Any] = []
+        self._prepared: dict[bool, Any] = {}
         self._when: Tensor | None = None
         self._calibration = copy.copy(learner.calibration)
         if copies is not None:
@@ -152,7 +153,7 @@ class Snapshot:
         """Like `predict`, as positions in `labels`; -1 instead of None."""
         matrix = None if costs is None else cost_matrix(self.label_map, costs)
         threshold = None if reject is None else self.familiarity_threshold(reject)
-        scores = self.scores(x, priors)
+        scores = self._scores(x, priors)
         if scores.shape[1] == 0:
             return np.full(len(scores), -1)
         found = (scores.argmax(1) if matrix is None else least_cost(scores, matrix)).numpy()
@@ -175,10 +176,13 @@ class Snapshot:
 
     def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
         """A probability for each row and each label in `labels`."""
-        return self.scores(x, priors).softmax(1).numpy()
+        return self._scores(x, priors).softmax(1).numpy()
 
-    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
+        """The inference rule's scores, with a column for each label in `labels`."""
+        return self._scores(x, priors).numpy()
+
+    def _scores(self, x: Any, priors: Mapping[Any, float] | None) -> Tensor:
         batch = self._check(x)
         log_prior = None
         if priors is not None:
@@ -186,7 +190,8 @@ class Snapshot:
         network, n_classes = self._network, len(self.label_map)
         if network is None or n_classes == 0:
             return torch.zeros(len(batch), 0)
-        scores = self._each(network, batch, self._rule.scores)[:, :n_classes].cpu()
+        scores = self._each(network, batch, self._rule.scores, priors is not None)
+        scores = scores[:, :n_classes].cpu()
         return scores if log_prior is None else scores + log_prior
 
     def _check(self, x: Any) -> Batch:
@@ -196,7 +201,11 @@ class Snapshot:
         return check_inputs(rows, self._kind, self._table.advice)
 
     def _each(
-        self, network: Classifier, batch: Batch, ask: Callable[[Outputs, Any], Tensor]
+        self,
+        network: Classifier,
+        batch: Batch,
+        ask: Callable[[Outputs, Any], Tensor],
+        for_priors: bool = False,
     ) -> Tensor:
         """The rule's scores for rows, in eval mode, which copies are always in."""
         mine = self._lock is None
@@ -205,19 +214,23 @@ class Snapshot:
             raw = batch if self._front is None else self._front.plain(batch)
             assert isinstance(raw, Tensor)
             with evaluation_mode(network) if mine else torch.no_grad():
-                prepared = self._prepare(network)
+                prepared = self._prepare(network, for_priors)
                 parts = [ask(out, prepared).float() for out in outputs(self, network, raw)]
                 return torch.cat(parts)
 
-    def _prepare(self, network: Classifier) -> Any:
+    def _prepare(self, network: Classifier, for_priors: bool) -> Any:
         """What the rule needs, computed once for all users of this snapshot."""
+        with nullcontext() if self._lock is None else self._lock:
+            if for_priors not in self._prepared:
+                self._prepared[for_priors] = self._prepare_rule(network, for_priors)
+        return self._prepared[for_priors]
+
+    def _prepare_rule(self, network: Classifier, for_priors: bool) -> Any:
         context = InferenceContext(network, self._memory, self.preprocess)
-        if self._lock is None:
+        if not for_priors:
             return self._rule.prepare(context)
-        with self._lock:
-            if not self._prepared:
-                self._prepared.append(self._rule.prepare(context))
-        return self._prepared[0]
+        by_logits = no_priors_by_logits(self._composition) is None
+        return self._rule.prepare_for_priors(context, by_logits=by_logits)
 
     def draws(self, row: Tensor) -> bool:
         """Whether predicting draws from PyTorch's generator, as steps do."""

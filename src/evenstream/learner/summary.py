@@ -20,9 +20,9 @@ def summary(learner: Engine) -> dict[str, str]:
         count = sum(parameter.numel() for parameter in learner.network.parameters())
         network += f", {count:,} parameters"
     else:
-        network += (
-            ", chosen with the first batch" if network == AUTO else (", made with the first batch")
-        )
+        network += f", {'chosen' if network == AUTO else 'made'} with the first batch"
+        if learner.undecided:
+            network += f" ({', '.join(sorted(learner.undecided))} too)"
     classes = f"{len(labels):,}: {some_of(list(map(repr, labels)), 5)}" if labels else "none yet"
     told = [said for part in learner.composition.parts if (said := part.says())]
     return {

@@ -22,7 +22,7 @@ from evenstream.core.criterion import NEEDS_BOUNDARIES
 from evenstream.core.inputs import are_texts, check_inputs, check_texts
 from evenstream.core.labels import label_to_json, plain_labels
 from evenstream.core.step import StepResult
-from evenstream.errors import CheckpointError, EvenstreamError, InputError, shown
+from evenstream.errors import CheckpointError, EvenstreamError, InputError, count, shown
 from evenstream.files import given_path
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.learner import Learner
@@ -181,8 +181,8 @@ class _Following:
             self.save()
             saved = f"saved in {self.folder}" if self.tally.batches else "nothing to save"
             raise Interrupted(
-                f"stopped after {self.place.batches} batches of {self.name}, {saved}; run it "
-                "again to continue"
+                f"stopped after {count(self.place.batches, 'batch')} of {self.name}, {saved}; run "
+                "it again to continue"
             ) from None
         except BaseException:
             self.save()

@@ -67,6 +67,8 @@ def fit(config: RunConfig, stream: Stream) -> None:
     make_batch_sizes(config, stream)
     make_evaluation(config, stream)
     _rehearse(learner, stream)
+    if config.milestones or config.lr_decay != "none":
+        learner.lr = config.lr  # refused if the optimiser's rates are its own
 
 
 def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:

@@ -101,7 +101,6 @@ class _Run:
         cut_back(out, self.learner.step, self.at.task)
         self.events = EventLog(out)
         self._flushed = time.monotonic()
-        self._rate: float | None = None
 
     def close(self) -> None:
         self.progress.close()
@@ -193,8 +192,8 @@ class _Run:
                 )
 
     def _set_rate(self, rate: float) -> None:
-        if rate != self._rate:
-            self.learner.lr = self._rate = rate
+        if rate != self.learner.options.lr:
+            self.learner.lr = rate
 
     def _skip(self, samples: Sequence[str]) -> None:
         """Count training samples that could not be read; name the first few."""

@@ -169,7 +169,7 @@ class Experiment:
         self, cell: Cell, scale: str | None = None, seeds: int | None = None
     ) -> list[RunConfig]:
         """The runs of a cell, one for each seed: `first_seed`, the next, ..."""
-        scaled, values = self.at(scale), _resolve(self.given(cell, scale))
+        scaled, values = self.at(scale), resolved(self.given(cell, scale))
         first = RunConfig.from_values(Path(self.name), {**values, "seed": self.first_seed})
         count = scaled.seeds if seeds is None else seeds
         return [replace(first, seed=self.first_seed + n) for n in range(count)]
@@ -221,7 +221,7 @@ def check_data(runs: Iterable[RunConfig]) -> None:
     raise DataError(how + others)
 
 
-def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
+def resolved(given: Mapping[str, Value]) -> dict[str, Value]:
     """Everything that a run's configuration needs, except the seed."""
     values: dict[str, Any] = dict(given)
     method, stream = (_taken_options(values, name) for name in WITH_OPTIONS)

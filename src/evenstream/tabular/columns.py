@@ -330,27 +330,39 @@ def _circle(seconds: Floats, period: float) -> list[Floats]:
 
 @dataclass(frozen=True)
 class Category(Column):
-    """A category, known in advance or not: hashed to an input of 1 or -1."""
+    """A category, known in advance or not: hashed to an input of 1 or -1.
+
+    One of several words may also be read as `Text`: categories that share a word are then alike.
+    """
 
     inputs: int = 8
     seed: int = 0
-    """Seed of the hash, chosen so that the words of the first rows do not collide."""
+    """Seed of the hash, chosen so that the categories of the first rows do not collide."""
     numbers: bool = False
-    """Whether the words are numbers, so that 3 and 3.0 are the same."""
+    """Whether the categories are numbers, so that 3 and 3.0 are the same."""
+    words: int = 0
+    """Number of inputs for word counts."""
     kind: ClassVar[str] = "category"
 
     def _inputs(self) -> list[str]:
-        return [f"1 or -1 for words with the hash {place}" for place in range(self.inputs)]
+        own = [f"1 or -1 for categories with the hash {place}" for place in range(self.inputs)]
+        return own + (self._phrase._inputs() if self.words else [])
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.inputs <= _WIDEST:
-            raise ValueError(f"column {self.name!r} cannot have {self.inputs} inputs")
+        if not (0 < self.inputs <= _WIDEST and 0 <= self.words <= _WIDEST):
+            raise ValueError(
+                f"column {self.name!r} cannot have {self.inputs} and {self.words} inputs"
+            )
 
     @property
     def width(self) -> int:
         """Number of inputs it produces."""
-        return self.inputs
+        return self.inputs + self.words
+
+    @cached_property
+    def _phrase(self) -> Text:
+        return Text(self.name, self.words)
 
     def read(self, cell: Any) -> str:
         """The word; a missing value counts as a word as well."""
@@ -364,16 +376,21 @@ class Category(Column):
         return word
 
     def encode(self, values: Sequence[Any] | Floats) -> Inputs:
-        """1 or -1 at the word's input, zeros elsewhere."""
+        """1 or -1 at the category's input, zeros elsewhere; then its word counts."""
         places, signs = hashed(values, self.seed, self.inputs)
         x = np.zeros((len(places), self.inputs), np.float32)
         x[np.arange(len(places)), places] = signs
-        return x
+        return np.concatenate([x, self._phrase.encode(values)], 1) if self.words else x
 
     @property
     def note(self) -> str:
         """Its description in a summary."""
-        return f"hashed to {self.inputs} inputs"
+        words = f", its words to {self.words}" if self.words else ""
+        return f"hashed to {self.inputs} inputs{words}"
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint; without words, as in versions that did not count them."""
+        return {name: v for name, v in super().state().items() if name != "words" or v}
 
 
 def hashed(words: Sequence[Any] | Floats, seed: int, inputs: int) -> tuple[Any, Any]:

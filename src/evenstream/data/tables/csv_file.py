@@ -51,11 +51,15 @@ class CsvReader(LineReader):
         places, label_place = columns.places(self.source, self.names)
         id_place = None if self.ids is None else self.names.index(self.ids)
         read_row = columns.how.read_row
+        empty = columns.how.empty_at_first(self.names)
         while (line := self._pull()) is not None:
             try:
                 cells = self._row(line)
                 if cells is None:
                     continue
+                if empty:
+                    found = {name: (cell,) for name, cell in zip(self.names, cells, strict=True)}
+                    empty = self.still_empty(empty, found)
                 values = read_row([cells[place] for place in places])
                 label = None if label_place is None else self.label(cells[label_place].strip())
                 label = self.identified(label, None if id_place is None else cells[id_place])

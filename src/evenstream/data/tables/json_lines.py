@@ -38,15 +38,18 @@ class JsonLinesReader(LineReader):
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on."""
         features, read_row = dict.fromkeys(columns.features).keys(), columns.how.read_row
+        empty = columns.how.empty_at_first(list(columns.how.left_out))
         known = {*features, *columns.ignored, columns.label}
         while (line := self._pull()) is not None:
             try:
                 record = _record(line)
                 if not record.keys() <= known:
                     unknown = sorted(record.keys() - known)
-                    raise ValueError(f"unknown columns {some_of(unknown)}")
+                    raise ValueError(f"unknown column{'s' * (len(unknown) > 1)} {some_of(unknown)}")
                 if not record.keys() & features:
                     raise ValueError(f"none of the columns {some_of(columns.features)}")
+                if empty:
+                    empty = self.still_empty(empty, {n: [record.get(n)] for n in empty})
                 values = read_row([record.get(name) for name in features])
                 label = None if columns.label is None else self._label(record.get(columns.label))
                 label = self.identified(label, record.get(self.ids or ""))

@@ -31,6 +31,12 @@ class Discriminant(FromFirstRows):
     priors: Priors = "uniform"
     """Class frequencies that a prediction assumes: all alike, or as counted."""
 
+    @property
+    def why_no_priors(self) -> str | None:
+        """Frequencies as counted are in the scores already."""
+        counted = "with priors=counted its scores contain the class frequencies of the stream; use "
+        return counted + 'method="slda" without it' if self.priors == "counted" else None
+
     def solve(self, sums: Sums, strength: float | None = None) -> Solution:
         """Log-likelihoods of the classes, without what they share."""
         whiten = not self.is_dear

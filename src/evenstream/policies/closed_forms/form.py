@@ -52,9 +52,6 @@ class ClosedForm(Part):
 
     second_moments: ClassVar[bool] = True
     """Whether all of x·xᵀ is summed, or its diagonal only."""
-    weighs_classes: ClassVar[bool] = False
-    """Whether a class whose rows weigh more is answered more often; else all are taken for equally
-    frequent, whatever their rows weigh."""
     shares_covariance: ClassVar[bool] = True
     """Whether the second moments are used as a covariance that classes have in common."""
 
@@ -67,6 +64,14 @@ class ClosedForm(Part):
         check_options(self)
         self._n_columns = 0
         self._exact: tuple[Tensor, Tensor | None, Solution] | None = None
+
+    @property
+    def why_no_priors(self) -> str | None:
+        """Why class frequencies cannot be added to its scores, which follow those of the stream.
+
+        None if all classes are taken for equally frequent, whatever their rows weigh.
+        """
+        return None
 
     # ---- what a form writes ----------------------------------------------------------------------
 
@@ -164,6 +169,9 @@ class ClosedForm(Part):
         return self._added().plus(*self._waiting)
 
     def _solve(self, strength: float | None = None) -> Solution:
+        if not self.rows_taken:
+            none = self.tensors[self.WEIGHTS][:0]
+            return Solution(none.expand(self._n_columns, 0), none)
         if len(self.tensors[self.ROWS]) and not self.any_added:
             return self.solve_rows(*self._waiting, strength)
         return self.solve(self.all_sums(), strength)

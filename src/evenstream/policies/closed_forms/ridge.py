@@ -41,8 +41,6 @@ class ProjectedRidge(RandomFeatures):
 
     shares_covariance = False
 
-    weighs_classes = True
-
     REDUCED, INNER, TARGETS = "reduced", "inner", "targets"
 
     def __post_init__(self) -> None:
@@ -54,6 +52,19 @@ class ProjectedRidge(RandomFeatures):
         self._answers: tuple[tuple[Tensor, Tensor, tuple[Tensor, Tensor]], ...] = ()
         self._first: tuple[Tensor, Tensor | None, Tensor] | None = None
         self._inner: tuple[Tensor, Tensor, tuple[Tensor, Tensor, float]] | None = None
+
+    @property
+    def why_no_priors(self) -> str | None:
+        """Least squares lean to frequent classes; by how much depends on how far classes overlap.
+
+        Scores divided by the frequencies are fair to rare classes that stand apart, and still never
+        answer one that overlaps with a frequent one.
+        """
+        return (
+            "regression leans to the classes that are frequent in the stream, and its scores are "
+            'no probabilities that the frequencies could be divided out of; use method="auto", '
+            '"slda" or "er-las", or say with costs= which errors weigh more'
+        )
 
     def columns(self, features: Tensor) -> Tensor:
         """The random features; with an offset if zero means nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from evenstream.policies.closed_forms import (
 from evenstream.policies.retrieval import HELD_OUT
 from evenstream.policies.rules.rule import InferenceRule, register_rule
 
+FORMS = SLDA, RANPAC = "slda", "ranpac"
 NETWORK = "network"
 PAST = "replayed"
 """Counts about stored rows are saved under this name, from when they were counted as replayed."""
@@ -67,7 +69,7 @@ class Contest(InferenceRule):
         {
             f"{prefix}{name}": PerClass(1, added=True)
             for prefix in ("", f"{PAST} ")
-            for name in ("slda", "ranpac", NETWORK)
+            for name in (*FORMS, NETWORK)
         }
     )
     reads_memory = False
@@ -82,8 +84,8 @@ class Contest(InferenceRule):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.forms: dict[str, ClosedForm] = {
-            "slda": Discriminant(),
-            "ranpac": ProjectedRidge(self.width, "columns", SCALE_ROWS),
+            SLDA: Discriminant(),
+            RANPAC: ProjectedRidge(self.width, "columns", SCALE_ROWS),
         }
         self.inner = list(self.forms.values())
         self._flat = False
@@ -94,7 +96,7 @@ class Contest(InferenceRule):
         self._flat = len(shape) == 1
         if not self._flat:
             return
-        ridge = self.forms["ranpac"]
+        ridge = self.forms[RANPAC]
         assert isinstance(ridge, ProjectedRidge)
         if shape[0] <= FEW_COLUMNS:
             ridge.width = max(self.width // 2, 1)
@@ -157,19 +159,19 @@ class Contest(InferenceRule):
         found = {name: self.tensors.get(of + name) for name in (*self.forms, NETWORK)}
         return {name: _balanced(counts) for name, counts in found.items() if counts is not None}
 
-    def best(self) -> str:
-        """Who is asked now."""
+    def best(self, forms: Sequence[str] = FORMS, *, network: bool = True) -> str:
+        """Who is asked now: one of these closed forms, or the network if it may be."""
         if not self._flat:
             return NETWORK
         arriving = dict.fromkeys(self.forms, 0.0) | self.shares()
         stored = self.shares(past=True)
-        known = [name for name in self.forms if name in stored]
-        ahead = [arriving.get(NETWORK, 0.0) - max(arriving[name] for name in self.forms)]
+        known = [name for name in forms if name in stored]
+        ahead = [arriving.get(NETWORK, 0.0) - max(arriving[name] for name in forms)]
         if NETWORK in stored and known:
             ahead.append(stored[NETWORK] - max(stored[name] for name in known))
-        if sum(ahead) / len(ahead) > self.margin:
+        if network and sum(ahead) / len(ahead) > self.margin:
             return NETWORK
-        return max(self.forms, key=(stored if len(known) > 1 else arriving).__getitem__)
+        return max(forms, key=(stored if len(known) > 1 else arriving).__getitem__)
 
     # ---- predicting ---------------------------------------------------------------------------
 
@@ -189,7 +191,10 @@ class Contest(InferenceRule):
 
     def prepare(self, context: InferenceContext) -> Any:
         """Who is asked, with the solution for all rows so far."""
-        form = self.forms.get(self.best())
+        return self._asked(self.best())
+
+    def _asked(self, name: str) -> Asked:
+        form = self.forms.get(name)
         return Asked(form, None if form is None else form.prompt_solution())
 
     def prepare_for_step(self, context: InferenceContext) -> Any:
@@ -216,7 +221,16 @@ class Contest(InferenceRule):
     def weighs_classes(self) -> bool:
         """As the contestant that is asked does."""
         form = self.forms.get(self.best())
-        return form is None or form.weighs_classes
+        return form is None or form.why_no_priors is not None
+
+    def why_no_priors(self, not_by_logits: str | None) -> str | None:
+        """Where closed forms learn, one of them is always free of the stream's frequencies."""
+        return None if self._flat else not_by_logits
+
+    def prepare_for_priors(self, context: InferenceContext, *, by_logits: bool) -> Any:
+        """The best of those whose scores are free of the stream's frequencies."""
+        free = [name for name, form in self.forms.items() if form.why_no_priors is None]
+        return self._asked(self.best(free, network=by_logits) if self._flat else NETWORK)
 
     @property
     def familiar_every(self) -> int:
@@ -226,25 +240,25 @@ class Contest(InferenceRule):
     def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
         """What `ranpac` makes of it, whoever is asked for the label."""
         if self._flat:
-            return self.forms["ranpac"].familiarity(outputs.x.flatten(1))
+            return self.forms[RANPAC].familiarity(outputs.x.flatten(1))
         return super().familiarity(outputs, prepared)
 
     @property
     def familiarity_scale(self) -> tuple[float, float]:
         """That of `ranpac`."""
-        return self.forms["ranpac"].familiarity_scale if self._flat else super().familiarity_scale
+        return self.forms[RANPAC].familiarity_scale if self._flat else super().familiarity_scale
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
         """The same, as cheap as steps must be."""
         if self._flat:
-            return self.forms["ranpac"].familiarity_for_step(outputs.x.flatten(1))
+            return self.forms[RANPAC].familiarity_for_step(outputs.x.flatten(1))
         return super().familiarity_for_step(outputs, prepared)
 
     def familiarity_left_out(self, rows: Rows, seen: Tensor | None = None) -> Tensor | None:
         """Of rows that came long ago, by all that came since."""
         if not self._flat:
             return None
-        ridge = self.forms["ranpac"]
+        ridge = self.forms[RANPAC]
         other = None if seen is None else seen.flatten(1)
         return ridge.familiarity_left_out(rows.plain().flatten(1), rows.y, rows.weights, other)
 

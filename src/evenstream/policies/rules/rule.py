@@ -36,7 +36,7 @@ class InferenceRule(Part):
     """Whether `prepare` looks at stored rows. Predictions that do not wait for a step then need a
     copy of the memory, so set this to False if it does not."""
     gives_logits: ClassVar[bool] = False
-    """Whether the scores are logits of the network, so that known class priors can be added."""
+    """Whether the scores are logits of the network."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -54,6 +54,25 @@ class InferenceRule(Part):
     def weighs_classes(self) -> bool:
         """Whether a class whose rows have more weight is predicted more often."""
         return True
+
+    def why_no_priors(self, not_by_logits: str | None) -> str | None:
+        """Why known class priors cannot be added to the scores; None if they can.
+
+        `not_by_logits` is the reason why they cannot be added to the network's logits.
+        """
+        if self.gives_logits:
+            return not_by_logits
+        return (
+            f"class frequencies cannot be added to the scores of its rule {self.name}; make the "
+            'learner with method="er-las", or say with costs= which errors weigh more'
+        )
+
+    def prepare_for_priors(self, context: InferenceContext, *, by_logits: bool) -> Any:
+        """Like `prepare`, for scores that known class priors are added to.
+
+        `by_logits` tells whether they may be added to the network's logits.
+        """
+        return self.prepare(context)
 
     def prepare_for_step(self, context: InferenceContext) -> Any:
         """Like `prepare`, for the accuracy of a step; expensive parts may be slightly stale."""

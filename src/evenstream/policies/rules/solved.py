@@ -31,7 +31,11 @@ class Solved(InferenceRule):
     @property
     def weighs_classes(self) -> bool:
         """As decided by the form."""
-        return self.form.weighs_classes
+        return self.form.why_no_priors is not None
+
+    def why_no_priors(self, not_by_logits: str | None) -> str | None:
+        """The form's reason; the network's logits are not asked."""
+        return self.form.why_no_priors
 
     familiar_every = 1
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from evenstream.errors import count
 from evenstream.report.experiments.found import FoundRun, Search
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.experiments.verdicts import SIGNS
 from evenstream.report.experiments.wording import source_words
-from evenstream.report.formats import count
 from evenstream.report.table import Column, Table
 
 

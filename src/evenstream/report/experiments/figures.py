@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenstream.errors import count
 from evenstream.report.chart_pieces import figure, number_table, share_parts, two_sizes
 from evenstream.report.charts.bars import method_bars_svg
 from evenstream.report.charts.lines import last_row_svg
@@ -21,7 +22,7 @@ from evenstream.report.charts.trade_off import Line, trade_off_svg
 from evenstream.report.charts.value_map import value_map_size, value_map_svg
 from evenstream.report.experiments.outcome import Measured, Outcome, Seeds
 from evenstream.report.experiments.wording import key_words, scale_words, varying_keys
-from evenstream.report.formats import count, plain
+from evenstream.report.formats import plain
 from evenstream.report.html import escape, labelled, lines, scroll
 from evenstream.report.legend import Method, legend
 from evenstream.report.runs import Run

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from importlib import resources
 
-from evenstream.errors import some_of
+from evenstream.errors import count, some_of
 from evenstream.report.experiments.contents import Contents, Further
 from evenstream.report.experiments.figures import figures
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.experiments.verdicts import RULE
 from evenstream.report.experiments.wording import source_words
-from evenstream.report.formats import count
 from evenstream.report.frame import frame, header
 from evenstream.report.html import bullets, card, code, details, escape, lines, scroll
 from evenstream.report.html_table import html_table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenstream.errors import count
 from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated, distinct
 from evenstream.report.experiments.outcome import Measured, Outcome
@@ -16,7 +17,7 @@ from evenstream.report.experiments.wording import (
     stated_text,
     varying_keys,
 )
-from evenstream.report.formats import count, format_spread
+from evenstream.report.formats import format_spread
 from evenstream.report.table import OR, Column, Table
 from evenstream.sweep.experiment import Cell, Value
 
