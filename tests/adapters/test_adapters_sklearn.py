@@ -186,6 +186,9 @@ def test_every_argument_of_the_learner_is_passed_on_or_left_out_for_a_reason():
     left_out = {
         "seed": "random_state takes its place",
         "accumulate": "fit and partial_fit cut batches themselves",
+        "table": "scikit-learn converts tables to arrays",
+        "open_tickets": "there are no tickets",
+        "ticket_steps": "there are no tickets",
     }
     theirs = {RENAMED.get(n, n) for n in inspect.signature(Learner).parameters} - set(left_out)
     assert theirs == set(PASSED_ON)
