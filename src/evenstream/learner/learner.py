@@ -199,8 +199,11 @@ class Learner(Engine):
         weights: str | Path | None = None,
         drift: Adwin | None = None,
     ) -> None:
+        if isinstance(model, str) and encoders.is_encoder(model):
+            model = Frozen.read(model)
+        trained = model.then if isinstance(model, Frozen) else model
         decided, undecided = _training(
-            model if isinstance(model, str) else None,
+            trained if isinstance(trained, str) else None,
             lr=lr,
             batch=batch,
             replay_batch=replay_batch,
@@ -266,8 +269,6 @@ class Learner(Engine):
                 f"step_rows={options.step_rows}: {reason}"
             )
         front = None
-        if isinstance(model, str) and encoders.is_encoder(model):
-            model = Frozen.read(model)
         if isinstance(model, Frozen):
             front = Front(model, preprocess, where, getattr(torch, options.dtype))
             model = model.then

@@ -8,6 +8,7 @@ from typing import Any
 from evenstream.core.criterion import NEEDS_BOUNDARIES
 from evenstream.encoders import is_encoder
 from evenstream.errors import InputError
+from evenstream.learner.frozen import FEATURES, Frozen
 from evenstream.learner.learner import Learner
 from evenstream.options import TrainingOptions
 from evenstream.run.config import RunConfig
@@ -78,7 +79,10 @@ def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
         shared["head_size"] = 1 if stream is None else len(stream.streamed_classes())
     if stream is not None and not is_encoder(config.network):
         shared |= {"mean": stream.dataset.mean, "std": stream.dataset.std}
-    learner = Learner(config.method, config.network, weights=config.weights, **shared)
+    network: str | Frozen = config.network
+    if is_encoder(config.network):
+        network = Frozen.read(config.network, then=FEATURES)  # as in runs that are stored
+    learner = Learner(config.method, network, weights=config.weights, **shared)
     if stream is not None and stream.dataset.table is not None:
         learner.table = stream.dataset.table
     return learner
