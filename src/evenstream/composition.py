@@ -7,9 +7,12 @@ or takes them as given; `Composition.text` turns them into canonical text again,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from types import FunctionType
 from typing import Any, Literal, get_args
 
 from torch import nn
@@ -34,6 +37,7 @@ from evenstream.text import (
     LAS,
     MethodText,
     join_options,
+    las_form,
     option_types,
     read_options,
     split_options,
@@ -131,7 +135,7 @@ class Composition:
         adjustment = LogitAdjustment.of(self.criterion)
         written = [write_options(method)]
         if adjustment is not None and adjustment != LogitAdjustment.of(own_criterion):
-            name += LAS
+            name = las_form(name)
             written.append(write_options(adjustment))
         written.append(_head_text(self.head, method.make_head()))
         if type(self.storing) is not type(method.storing) and storing_name(self.storing):
@@ -160,9 +164,9 @@ class Composition:
         as_own = type(self.rule) is type(rule) and settings_of(self.rule) == settings_of(rule)
         if not rule_text(self.rule) and not as_own:
             found["predict"] = self.rule
-        if self.retrieval is not own.retrieval:
+        if not _alike(self.retrieval, own.retrieval):
             found["retrieval"] = self.retrieval
-        if self.storing is not own.storing and not storing_name(self.storing):
+        if not _alike(self.storing, own.storing) and not storing_name(self.storing):
             found["storing"] = self.storing
         return found
 
@@ -244,7 +248,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
         raise UnknownName("method", said.name, method_names(), METHODS.hint)
     own, las, head = option_types(cls), option_types(LogitAdjustment), shared_options()
     types = own | las | head if adjusted else own | head
-    hints = dict.fromkeys(las, f"{said.name}{LAS}")
+    hints = dict.fromkeys(las, las_form(said.name))
     values = read_options("method", said.name, said.options, types, hints)
     composition = _own(cls(**_taken(values, own)))
     shared = _taken(values, head)
@@ -265,7 +269,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
 def method_names() -> list[str]:
     """All names that `compose` knows, including `-las` forms and aliases."""
     plain = sorted(METHODS)
-    adjusted = [name + LAS for name in plain if METHODS[name]().why_not_las is None]
+    adjusted = [las_form(name) for name in plain if METHODS[name]().why_not_las is None]
     return [*plain, *adjusted, *ALIASES]
 
 
@@ -311,8 +315,7 @@ def _head_text(head: Head, own: Head) -> str:
     if HEADS.get(getattr(head, "name", "")) is not type(head) or head == own:
         return ""
     same = type(head) is type(own)
-    written = write_options(head, own if same else None)
-    options = ",".join(f"head_{option}" for option in written.split(",") if option)
+    options = write_options(head, own if same else None, prefix="head_")
     return ",".join(filter(None, ["" if same else f"head={head.name}", options]))
 
 
@@ -349,10 +352,15 @@ def _is_plain(criterion: CrossEntropy) -> bool:
     return type(criterion) is CrossEntropy and criterion.reduction == "mean"
 
 
+def _alike(part: Retrieval | Storing, own: Retrieval | Storing) -> bool:
+    """Whether a policy is a method's own, or another of its kind that has no settings."""
+    return part is own or (type(part) is type(own) and not vars(part) and not vars(own))
+
+
 def _check_las(method: Method, has_text: bool = True) -> None:
     """Reject Logit Adjusted Softmax if the method has no `-las` form, or no text for it."""
     if method.why_not_las is not None:
-        raise InputError(f"{method.name}{LAS} makes no sense: {method.why_not_las}")
+        raise InputError(f"{las_form(method.name)} makes no sense: {method.why_not_las}")
     shared = option_types(type(method)).keys() & option_types(LogitAdjustment) if has_text else ()
     for option in sorted(shared):
         raise InputError(
@@ -380,6 +388,40 @@ def settings_of(thing: object) -> str:
         values = {field.name: getattr(thing, field.name) for field in fields(thing)}
     plain = {name: v for name, v in values.items() if isinstance(v, (int, float, str, tuple))}
     return ", ".join(f"{name}={value!r}" for name, value in plain.items())
+
+
+def held_by(thing: object) -> str:
+    """The plain values that a function has from where it was defined, in order."""
+    if isinstance(thing, partial):
+        return _joined([*map(_plain_text, thing.args), held_by(thing.func)])
+    if not isinstance(thing, FunctionType):
+        return ""
+    values = {n: p.default for n, p in inspect.signature(thing).parameters.items()}
+    with suppress(ValueError):  # a variable without a value yet
+        values |= inspect.getclosurevars(thing).nonlocals
+    return _joined(f"{name}={said}" for name, v in values.items() if (said := _plain_text(v)))
+
+
+def structure_of(module: nn.Module) -> dict[str, str]:
+    """The classes of a module and its parts, with the settings of those from PyTorch itself."""
+    return {name: _kind_of(part) for name, part in module.named_modules()}
+
+
+def _kind_of(module: nn.Module) -> str:
+    """`NAME(SETTINGS)`, without the settings where these follow from the first batch."""
+    if isinstance(module, nn.modules.lazy.LazyModuleMixin):
+        return (module.cls_to_become or type(module)).__name__
+    own = type(module).__module__.startswith("torch.nn.")
+    settings = module.extra_repr() if own else ""
+    return type(module).__name__ + (f"({settings})" if settings else "")
+
+
+def _plain_text(value: object) -> str:
+    return repr(value) if isinstance(value, (int, float, str, tuple)) else ""
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(filter(None, texts))
 
 
 def _taken(values: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -25,6 +25,32 @@ from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
 from evenstream.showing import Line
 from evenstream.tabular import TableEncoder, TableRows, is_frame
+
+if TYPE_CHECKING:  # scikit-learn has no types; with unknown bases any parameter would be accepted
+
+    class BaseEstimator:
+        """What a classifier inherits from `sklearn.base.BaseEstimator`."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The parameters by name."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Set parameters by name."""
+
+        def get_metadata_routing(self) -> Any:
+            """See scikit-learn."""
+
+        def __sklearn_tags__(self) -> Any: ...
+        def __getstate__(self) -> dict[str, Any]: ...
+        def __setstate__(self, state: dict[str, Any]) -> None: ...
+
+    class ClassifierMixin:
+        """What it inherits from `sklearn.base.ClassifierMixin`."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+            """The accuracy."""
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
 
 __all__ = ["EXPECTED_FAILURES", "OnlineClassifier"]
 
@@ -47,7 +73,7 @@ Array = NDArray[Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # type: ignore[misc]
+class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):
     """A classifier that `partial_fit` teaches more, even new classes, with far less forgetting.
 
     >>> from sklearn.datasets import load_iris
@@ -140,7 +166,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # ty
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """A probability for each row and each label of `classes_`."""
         check_is_fitted(self)
-        scores = self.learner_.scores(self._rows(X)).double()
+        scores = torch.from_numpy(self.learner_.scores(self._rows(X))).double()
         probabilities = np.zeros((len(scores), len(self.classes_)))
         places = np.searchsorted(self.classes_, np.array(self.learner_.labels, self.classes_.dtype))
         probabilities[:, places] = scores.softmax(1).numpy()

@@ -186,7 +186,7 @@ def test_paper_list(run, monkeypatch):
     status, out, err = run("paper", "list", "--scale", "smoke")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 100 and len(out.splitlines()) < 60
-    assert listed(out)["mnist"] == ["0/10", "–", "C-MNIST: final average accuracy"]
+    assert listed(out)["mnist"] == ["0/9", "–", "C-MNIST: final average accuracy"]
     found = re.findall(r"^ ?((?:Table|Figure|Section) \d+) ", out, re.MULTILINE)
     assert found[:3] == ["Table 1", "Table 2", "Table 3"] and found[16:18] == [
         "Table 17",
@@ -345,7 +345,7 @@ def test_paper_report(run, results, tmp_path):
     status, out, err = run("paper", "report", "mnist", "ablation", "--runs", results, "--out", "r")
     assert (status, err) == (0, "")
     assert out == (
-        "mnist: 2/30 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
+        "mnist: 2/27 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
         "no runs: ablation\n"
         "report: r/index.html\n"
     )

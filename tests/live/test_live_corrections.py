@@ -1,11 +1,7 @@
 """Corrections of a learner that lives in a folder: its saves, its log, and the command line."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,18 +11,10 @@ from evenstream import Learner, follow
 from evenstream.checkpoint import read_checkpoint
 from evenstream.cli.main import main
 from evenstream.errors import EvenstreamError, InputError
+from tests.helpers import live_kill_harness, warm
 from tests.helpers.live_samples import fresh, outcome, stream
 from tests.helpers.small_runs import read_events
 from tests.helpers.small_streams import DIM
-
-KILLING = """
-import sys, torch, warnings
-from pathlib import Path
-torch.set_num_threads(1)
-warnings.simplefilter("ignore")
-from campaign.kinds.labels import attack
-attack(2, Path(sys.argv[1]))
-"""
 
 
 def with_ids():
@@ -54,11 +42,8 @@ def stored_id(folder):
 
 def test_killed_while_labels_come_late_change_and_go(tmp_path):
     """SIGKILL at random moments, bit for bit; the campaign's kind `labels` does it all day."""
-    command = [sys.executable, "-c", KILLING, str(tmp_path)]
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ended = warm.run(live_kill_harness.late_labels, tmp_path)
+    assert ended.returncode == 0, (ended.stdout + ended.stderr).decode()
 
 
 def test_saves_are_rewritten_and_the_place_in_the_stream_stays(tmp_path):

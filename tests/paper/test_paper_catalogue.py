@@ -10,7 +10,7 @@ import pytest
 from evenstream.data.registry import DATASETS
 from evenstream.methods.mir import CANDIDATES_FOR_EACH
 from evenstream.paper import descriptions, experiments, notes, printed
-from evenstream.paper.catalogue import _notes, above_tables, printed_lines
+from evenstream.paper.catalogue import above_tables, all_notes, printed_lines
 from evenstream.paper.report import background
 from evenstream.run.config import RunConfig
 from evenstream.run.preparation import prepare
@@ -267,7 +267,7 @@ def test_descriptions_are_of_streams_that_there_are():
 
 def test_notes_are_about_what_there_is():
     known = experiments().keys() | descriptions().keys()
-    assert {name for note in _notes()["note"] for name in note["experiments"]} <= known
+    assert {name for note in all_notes()["note"] for name in note["experiments"]} <= known
     assert any("10.7" in note and "29.1" in note for note in notes("class-incremental-forgetting"))
     assert all("\n" not in note for name in known for note in notes(name))
 

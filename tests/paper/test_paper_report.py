@@ -9,7 +9,7 @@ import pytest
 
 from evenstream.errors import DataError, UnknownName
 from evenstream.paper import experiments
-from evenstream.paper.catalogue import _notes
+from evenstream.paper.catalogue import all_notes
 from evenstream.paper.report import background, collect
 from evenstream.report.experiments import write_tables
 from tests.helpers.table_samples import write_run
@@ -48,7 +48,7 @@ def test_the_number_of_runs_in_print_is_data(monkeypatch):
     er = cell("ablation", method="er-las")
     (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
     assert (found.runs, found.std) == (10, 0.4)
-    monkeypatch.setitem(_notes(), "runs", 3)
+    monkeypatch.setitem(all_notes(), "runs", 3)
     (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
     assert found.runs == 3
     assert "means and deviations of 3 runs" in collect(["data-sets"], []).lead

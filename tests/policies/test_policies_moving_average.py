@@ -69,7 +69,7 @@ def test_the_mean_of_network_and_average(mix):
     rule, raw = learner.composition.rule, torch.from_numpy(X)
     network = plain_outputs(learner, raw)[1]
     average = rule.modules["average"](raw)
-    found = learner.scores(X)
+    found = torch.from_numpy(learner.scores(X))
     torch.testing.assert_close(found, (1 - mix) * average + mix * network)
     # the mean of log-softmax gives the same probabilities
     means = (1 - mix) * average.log_softmax(1) + mix * network.log_softmax(1)

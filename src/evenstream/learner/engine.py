@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from evenstream.augment import Preprocess
 from evenstream.auto import AUTO, choose, own_network
-from evenstream.composition import Composition
+from evenstream.composition import Composition, held_by
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Exits
 from evenstream.core.inputs import Batch, InputKind, check_inputs
@@ -92,6 +92,8 @@ class Engine(LearnerState):
             optimizer_factory=optimizer_factory,
         )
         self.criterion.start(options.seed)
+        self.held = {n: held for n, thing in self.unwritten.items() if (held := held_by(thing))}
+        """What functions without a text form held when they were given, as text."""
         self.needs = composition.needs
         """What the method and its parts need from the stream."""
 

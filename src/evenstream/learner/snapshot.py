@@ -153,7 +153,7 @@ class Snapshot:
         """Like `predict`, as positions in `labels`; -1 instead of None."""
         matrix = None if costs is None else cost_matrix(self.label_map, costs)
         threshold = None if reject is None else self.familiarity_threshold(reject)
-        scores = self.scores(x, priors)
+        scores = self._scores(x, priors)
         if scores.shape[1] == 0:
             return np.full(len(scores), -1)
         found = (scores.argmax(1) if matrix is None else least_cost(scores, matrix)).numpy()
@@ -176,10 +176,13 @@ class Snapshot:
 
     def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
         """A probability for each row and each label in `labels`."""
-        return self.scores(x, priors).softmax(1).numpy()
+        return self._scores(x, priors).softmax(1).numpy()
 
-    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
+        """The inference rule's scores, with a column for each label in `labels`."""
+        return self._scores(x, priors).numpy()
+
+    def _scores(self, x: Any, priors: Mapping[Any, float] | None) -> Tensor:
         batch = self._check(x)
         log_prior = None
         if priors is not None:

@@ -82,10 +82,8 @@ def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
     network: str | Frozen = config.network
     if is_encoder(config.network):
         network = Frozen.read(config.network, then=FEATURES)  # as in runs that are stored
-    learner = Learner(config.method, network, weights=config.weights, **shared)
-    if stream is not None and stream.dataset.table is not None:
-        learner.table = stream.dataset.table
-    return learner
+    table = None if stream is None else stream.dataset.table
+    return Learner(config.method, network, weights=config.weights, table=table, **shared)
 
 
 def make_evaluation(config: RunConfig, stream: Stream) -> Evaluation:

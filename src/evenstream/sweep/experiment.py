@@ -19,7 +19,7 @@ from evenstream.run.config import RunConfig
 from evenstream.streams.catalogue import PROTOCOLS
 from evenstream.streams.opening import absolute_name, read_spec, with_options
 from evenstream.streams.stream import Protocol
-from evenstream.text import MethodText, write_option
+from evenstream.text import MethodText, OptionKey, write_option
 
 Value = str | int | float | bool
 
@@ -169,7 +169,7 @@ class Experiment:
         self, cell: Cell, scale: str | None = None, seeds: int | None = None
     ) -> list[RunConfig]:
         """The runs of a cell, one for each seed: `first_seed`, the next, ..."""
-        scaled, values = self.at(scale), _resolve(self.given(cell, scale))
+        scaled, values = self.at(scale), resolved(self.given(cell, scale))
         first = RunConfig.from_values(Path(self.name), {**values, "seed": self.first_seed})
         count = scaled.seeds if seeds is None else seeds
         return [replace(first, seed=self.first_seed + n) for n in range(count)]
@@ -221,7 +221,7 @@ def check_data(runs: Iterable[RunConfig]) -> None:
     raise DataError(how + others)
 
 
-def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
+def resolved(given: Mapping[str, Value]) -> dict[str, Value]:
     """Everything that a run's configuration needs, except the seed."""
     values: dict[str, Any] = dict(given)
     method, stream = (_taken_options(values, name) for name in WITH_OPTIONS)
@@ -241,8 +241,12 @@ def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
 
 def _taken_options(values: dict[str, Any], name: str) -> list[str]:
     """Remove the entries `name:OPTION` and return them as `OPTION=VALUE`."""
-    keys = [key for key in values if key.startswith(f"{name}:")]
-    return [write_option(key.partition(":")[2], values.pop(key)) for key in keys]
+    keys = {key: OptionKey.read(key) for key in values}
+    return [
+        write_option(key.option, values.pop(text))
+        for text, key in keys.items()
+        if key.owner == name and key.option
+    ]
 
 
 def _protocol(values: Mapping[str, Any]) -> Protocol:

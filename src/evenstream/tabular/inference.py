@@ -162,7 +162,7 @@ class _Way:
     """How well a way of reading the cells of a column fits."""
 
     read: int
-    """Cells that can be read in this way."""
+    """Cells that can be read in this way; 0 if they are too few."""
     extra: tuple[str, ...] | None
     """Recurring words among the others, taken to mean missing; None if too many are something
     else."""
@@ -170,16 +170,19 @@ class _Way:
 
 def _way(words: Sequence[str], reader: Callable[[str], Any]) -> _Way:
     others: Counter[str] = Counter()
+    read = len(words)
     for word in words:
         try:
             reader(word)
         except ValueError:
             others[word.lower()] += 1
-    read = len(words) - others.total()
+            read -= 1
+            if read < _MOSTLY * len(words):
+                return _Way(0, None)
     recurring = tuple(word for word, count in others.items() if count > 1)
     single = len(others) - len(recurring)
-    fits = read >= _MOSTLY * len(words) and len(recurring) <= 3
-    return _Way(read, recurring if fits and single <= max(1, 0.02 * len(words)) else None)
+    fits = len(recurring) <= 3 and single <= max(1, 0.02 * len(words))
+    return _Way(read, recurring if fits else None)
 
 
 def _date_form(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:

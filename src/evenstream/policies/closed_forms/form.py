@@ -169,6 +169,9 @@ class ClosedForm(Part):
         return self._added().plus(*self._waiting)
 
     def _solve(self, strength: float | None = None) -> Solution:
+        if not self.rows_taken:
+            none = self.tensors[self.WEIGHTS][:0]
+            return Solution(none.expand(self._n_columns, 0), none)
         if len(self.tensors[self.ROWS]) and not self.any_added:
             return self.solve_rows(*self._waiting, strength)
         return self.solve(self.all_sums(), strength)
