@@ -16,6 +16,12 @@ import pytest
 
 import evenstream
 from evenstream import errors, networks
+from evenstream.core.heads import Head
+from evenstream.policies.priors import PriorEstimator
+from evenstream.policies.retrieval import Retrieval
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.storing import Storing
+from evenstream.policies.teachers import Teacher
 from tools.set_address import with_absolute_links, with_urls
 
 ROOT = Path(__file__).parent.parent
@@ -39,13 +45,39 @@ def test_public_names_resolve():
     "name",
     [
         *("methods", "rules", "heads", "priors", "retrieval", "storing", "streams", "networks"),
-        "encoders",
+        *("encoders", "teachers"),
     ],
 )
 def test_an_editor_completes_what_a_learner_is_composed_of(name):
     module = getattr(evenstream, name)
     assert dir(module) == sorted(module.__all__)
     assert all(hasattr(module, each) for each in module.__all__)
+
+
+def test_every_policy_is_exported_from_where_it_is():
+    exported = {
+        getattr(module, name)
+        for module in (
+            *(evenstream.methods, evenstream.rules, evenstream.retrieval, evenstream.storing),
+            *(evenstream.teachers, evenstream.priors, evenstream.heads),
+        )
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    }
+    bases = (Retrieval, Storing, InferenceRule, Teacher, PriorEstimator, Head)
+    found = {each for base in bases for each in subclasses(base)}
+    ours = {each for each in found if each.__module__.startswith("evenstream.")}
+    assert {each for each in ours - exported if not each.__name__.startswith("_")} == set()
+
+
+def subclasses(base):
+    return {base}.union(*map(subclasses, base.__subclasses__()))
+
+
+@pytest.mark.parametrize("name", ["augment", "data", "teachers"])
+def test_a_module_is_found_without_being_imported_before(name):
+    code = f"import evenstream; print(evenstream.{name}.__all__[0])"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from evenstream.text import (
     LAS,
     MethodText,
     join_options,
+    las_form,
     option_types,
     read_options,
     split_options,
@@ -134,7 +135,7 @@ class Composition:
         adjustment = LogitAdjustment.of(self.criterion)
         written = [write_options(method)]
         if adjustment is not None and adjustment != LogitAdjustment.of(own_criterion):
-            name += LAS
+            name = las_form(name)
             written.append(write_options(adjustment))
         written.append(_head_text(self.head, method.make_head()))
         if type(self.storing) is not type(method.storing) and storing_name(self.storing):
@@ -247,7 +248,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
         raise UnknownName("method", said.name, method_names(), METHODS.hint)
     own, las, head = option_types(cls), option_types(LogitAdjustment), shared_options()
     types = own | las | head if adjusted else own | head
-    hints = dict.fromkeys(las, f"{said.name}{LAS}")
+    hints = dict.fromkeys(las, las_form(said.name))
     values = read_options("method", said.name, said.options, types, hints)
     composition = _own(cls(**_taken(values, own)))
     shared = _taken(values, head)
@@ -268,7 +269,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
 def method_names() -> list[str]:
     """All names that `compose` knows, including `-las` forms and aliases."""
     plain = sorted(METHODS)
-    adjusted = [name + LAS for name in plain if METHODS[name]().why_not_las is None]
+    adjusted = [las_form(name) for name in plain if METHODS[name]().why_not_las is None]
     return [*plain, *adjusted, *ALIASES]
 
 
@@ -314,8 +315,7 @@ def _head_text(head: Head, own: Head) -> str:
     if HEADS.get(getattr(head, "name", "")) is not type(head) or head == own:
         return ""
     same = type(head) is type(own)
-    written = write_options(head, own if same else None)
-    options = ",".join(f"head_{option}" for option in written.split(",") if option)
+    options = write_options(head, own if same else None, prefix="head_")
     return ",".join(filter(None, ["" if same else f"head={head.name}", options]))
 
 
@@ -360,7 +360,7 @@ def _alike(part: Retrieval | Storing, own: Retrieval | Storing) -> bool:
 def _check_las(method: Method, has_text: bool = True) -> None:
     """Reject Logit Adjusted Softmax if the method has no `-las` form, or no text for it."""
     if method.why_not_las is not None:
-        raise InputError(f"{method.name}{LAS} makes no sense: {method.why_not_las}")
+        raise InputError(f"{las_form(method.name)} makes no sense: {method.why_not_las}")
     shared = option_types(type(method)).keys() & option_types(LogitAdjustment) if has_text else ()
     for option in sorted(shared):
         raise InputError(

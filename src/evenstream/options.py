@@ -1,7 +1,8 @@
 """Training options: declared here, once, for learners, runs, sweeps and the command line.
 
-To add an option, add a field to `TrainingOptions`, an argument to `Learner`, and the code that uses
-it.
+To add an option, add a field to `TrainingOptions`, an argument to `Learner`, its parameter to
+`evenstream.adapting.LearnerParameters`, and the code that uses it. Runs, sweeps and the command
+line follow.
 """
 
 from __future__ import annotations

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,6 +19,32 @@ from evenstream.bounds import is_whole
 from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
 from evenstream.showing import Line
+
+if TYPE_CHECKING:  # scikit-learn has no types; with unknown bases any parameter would be accepted
+
+    class BaseEstimator:
+        """What a classifier inherits from `sklearn.base.BaseEstimator`."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The parameters by name."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Set parameters by name."""
+
+        def get_metadata_routing(self) -> Any:
+            """See scikit-learn."""
+
+        def __sklearn_tags__(self) -> Any: ...
+        def __getstate__(self) -> dict[str, Any]: ...
+        def __setstate__(self, state: dict[str, Any]) -> None: ...
+
+    class ClassifierMixin:
+        """What it inherits from `sklearn.base.ClassifierMixin`."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+            """The accuracy."""
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
 
 __all__ = ["EXPECTED_FAILURES", "OnlineClassifier"]
 
@@ -38,7 +63,7 @@ Array = NDArray[Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # type: ignore[misc]
+class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):
     """A classifier that `partial_fit` teaches more, even new classes, with far less forgetting.
 
     >>> from sklearn.datasets import load_iris

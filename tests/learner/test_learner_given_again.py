@@ -2,12 +2,20 @@
 
 from functools import partial
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
-from evenstream import Frozen, Learner, retrieval, storing
-from evenstream.errors import CheckpointError
+from evenstream import (
+    Frozen,
+    Learner,
+    LogitAdjustedSoftmax,
+    TableEncoder,
+    retrieval,
+    storing,
+)
+from evenstream.errors import CheckpointError, InputError
 from tests.helpers.small_streams import class_stream, feed
 
 STREAM = class_stream(4)
@@ -37,7 +45,7 @@ def test_another_module_with_the_same_weights_is_refused(before, other, frozen):
         return Frozen(nn.Flatten(), then=net(layer)) if frozen else net(layer)
 
     whole = saved(model(before()))
-    with pytest.raises(CheckpointError, match="1(.0)? is .* here and was"):
+    with pytest.raises(CheckpointError, match=r"1(\.0)? is .* here and was"):
         Learner.from_bytes(whole, model(other()))
     again = Learner.from_bytes(whole, model(before()))
     assert again.to_bytes() == whole
@@ -107,3 +115,31 @@ def test_a_value_that_a_function_counts_up_is_compared_as_it_was_at_first():
 def test_a_methods_own_policies_given_by_name_are_not_asked_for_again():
     whole = saved("mlp", retrieval=retrieval.Uniform(), storing=storing.Reservoir())
     assert Learner.from_bytes(whole).to_bytes() == whole
+
+
+def test_what_is_not_in_the_text_is_printed():
+    learner = Learner("er", "mlp", criterion=LogitAdjustedSoftmax(reduction="sum"), augment=shift)
+    first = "Learner er, criterion=LogitAdjustedSoftmax, augment=shift"
+    assert str(learner).splitlines()[0] == first
+    assert str(Learner("er-las", "mlp")).splitlines()[0] == "Learner er-las"
+
+
+def test_a_learner_is_loaded_from_what_save_returns(tmp_path):
+    learner = feed(Learner("er", "mlp"), STREAM)
+    saved = learner.save(tmp_path / "folder")
+    assert saved == tmp_path / "folder"
+    assert Learner.load(saved).fingerprint() == learner.fingerprint()
+
+
+def test_table_and_tickets_are_composed_in_the_constructor():
+    table = TableEncoder.infer(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}))
+    learner = Learner("er", "mlp", table=table, open_tickets=3, ticket_steps=5)
+    by_setting = Learner("er", "mlp")
+    by_setting.table = table
+    by_setting.limit_tickets(3, 5)
+    assert learner.fingerprint() == by_setting.fingerprint()
+    again = Learner.from_bytes(learner.to_bytes())
+    assert again.table == table and again.fingerprint() == learner.fingerprint()
+    for wrong in ({"table": 3}, {"open_tickets": 0}, {"ticket_steps": 1.5}):
+        with pytest.raises(InputError, match=r"table must be|whole number of 1 or more"):
+            Learner("er", "mlp", **wrong)

@@ -97,4 +97,6 @@ def test_rescaling_waits_for_statistics_of_the_new_task():
     learner.start_task()
     x = task_data(0)[0]
     assert learner.composition.rule.prepare(None).tolist() == []
-    assert torch.equal(torch.from_numpy(learner.scores(x)), plain_outputs(learner, torch.tensor(x))[1])
+    assert torch.equal(
+        torch.from_numpy(learner.scores(x)), plain_outputs(learner, torch.tensor(x))[1]
+    )

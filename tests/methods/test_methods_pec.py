@@ -144,7 +144,9 @@ def test_pec_predicts_the_class_whose_student_errs_least():
         (learner.method.modules[f"student-{index}"](rows) - teacher(rows)).square().mean(1)
         for index in range(3)
     ]
-    torch.testing.assert_close(torch.from_numpy(learner.scores(x)), -torch.stack(errors, 1).detach())
+    torch.testing.assert_close(
+        torch.from_numpy(learner.scores(x)), -torch.stack(errors, 1).detach()
+    )
     best = torch.stack(errors, 1).argmin(1).tolist()
     assert learner.predict(x).tolist() == [learner.labels[index] for index in best]
 

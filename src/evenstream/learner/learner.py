@@ -166,6 +166,9 @@ class Learner(Engine):
             torchvision's names); it is read with the first batch, and the head is new.
         drift: `drift.Adwin()` watches accuracy, loss and inputs, and reports changes as a
             `DriftWarning`, in the step's result and to your own function.
+        table: how the columns of tables become inputs, if not inferred from the first one.
+        open_tickets: how many tickets of `ask` may wait for their labels.
+        ticket_steps: for how many steps they may (`limit_tickets` changes both).
     """
 
     def __init__(
@@ -198,6 +201,9 @@ class Learner(Engine):
         head_size: int = 0,
         weights: str | Path | None = None,
         drift: Adwin | None = None,
+        table: TableEncoder | None = None,
+        open_tickets: int = MOST,
+        ticket_steps: int = STEPS,
     ) -> None:
         decided, undecided = _training(
             model if isinstance(model, str) else None,
@@ -295,6 +301,7 @@ class Learner(Engine):
             undecided=undecided,
         )
         self.drifting.begin(drift)
+        self.tickets.limit(open_tickets, ticket_steps, self.step)
         self.lock = Lock()
         self._snapshots = Snapshots()
         self._single_class_run = 0
@@ -308,6 +315,8 @@ class Learner(Engine):
         self._folder: Path | None = None
         self._beside: Callable[[], dict[str, Any]] = dict
         self._followed = False
+        if table is not None:
+            self.table = table
         for part in self._owned:
             part.in_use = True
 
@@ -380,7 +389,7 @@ class Learner(Engine):
         """How the columns of tables become inputs; None until the first table.
 
         It is inferred from the first frame that is learned, unless you set it beforehand:
-        `learner.table = TableEncoder.infer(frame, categorical=["zip"])`.
+        `Learner(table=TableEncoder.infer(frame, categorical=["zip"]))`.
         """
         return self.known_table.encoder
 
@@ -442,7 +451,15 @@ class Learner(Engine):
         return result
 
     @one_step_at_a_time
-    def ask(self, x: Any, *, ids: Any = None, **how: Any) -> Answers:
+    def ask(
+        self,
+        x: Any,
+        priors: Mapping[Any, float] | None = None,
+        *,
+        ids: Any = None,
+        costs: Costs | None = None,
+        reject: float | None = None,
+    ) -> Answers:
         """Predict, and return a ticket for each row, to pass to `learn_later` when the label
         arrives.
 
@@ -462,7 +479,7 @@ class Learner(Engine):
                 f"labels have {self.tickets.kind.shape}"
             )
         row_digests = row_ids(ids, len(batch))
-        labels = self.predict(x, **how)
+        labels = self.predict(x, priors, costs=costs, reject=reject)
         return Answers(labels, self.tickets.give(batch, row_digests, self.step))
 
     @one_step_at_a_time
@@ -812,17 +829,21 @@ class Learner(Engine):
 
     @one_at_a_time
     def save(self, path: str | Path) -> Path:
-        """Save the whole learner in the folder `path`, and keep the previous save as well."""
-        return self._write(given_path("path", path))
+        """Save the whole learner in the folder `path`, and keep the previous save as well.
 
-    def _write(self, folder: Path, *, alone: bool = False) -> Path:
+        Returns the folder, from which `load` reads.
+        """
+        folder = given_path("path", path)
+        self._write(folder)
+        return folder
+
+    def _write(self, folder: Path, *, alone: bool = False) -> None:
         """Save, together with the position in streams that was saved in the same folder."""
         place = folder.resolve()
         beside = self._beside() if place == self._folder else {}
-        written = write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
+        write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
         if place != self._folder:
             self._folder, self._beside = place, dict
-        return written
 
     @contextmanager
     def kept_by(self, folder: Path, beside: Callable[[], dict[str, Any]]) -> Iterator[None]:

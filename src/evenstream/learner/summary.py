@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from evenstream.auto import AUTO, choose
+from evenstream.composition import import_path
 from evenstream.errors import some_of
 from evenstream.learner.engine import Engine
 
@@ -26,7 +27,7 @@ def summary(learner: Engine) -> dict[str, str]:
     classes = f"{len(labels):,}: {some_of(list(map(repr, labels)), 5)}" if labels else "none yet"
     told = [said for part in learner.composition.parts if (said := part.says())]
     return {
-        "method": learner.text,
+        "method": ", ".join([learner.text, *_unwritten(learner)]),
         "network": network,
         **({"because": why} if why else {}),
         "classes": classes,
@@ -37,6 +38,12 @@ def summary(learner: Engine) -> dict[str, str]:
         **({"rule": "; ".join(told)} if told else {}),
         **({"drift": learner.drifting.says()} if learner.drifting.watch else {}),
     }
+
+
+def _unwritten(learner: Engine) -> list[str]:
+    """The parts that the text of the method does not tell."""
+    others = {name: thing for name, thing in learner.unwritten.items() if name != "method"}
+    return [f"{name}={import_path(thing).partition(':')[2]}" for name, thing in others.items()]
 
 
 def _why(learner: Engine) -> str | None:

@@ -29,6 +29,7 @@ from evenstream.policies.rules import ArgMax, InferenceRule
 from evenstream.policies.storing import Reservoir, Storing
 from evenstream.policies.teachers import Teacher
 from evenstream.registry import Registry, check_class
+from evenstream.text import MethodText
 
 M = TypeVar("M", bound="type[Method]")
 
@@ -167,7 +168,7 @@ def register(name: str) -> Callable[[M], M]:
             shares its name with an option of heads.
     """
     known = isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", name)
-    if not known or name.endswith("-las"):
+    if not known or MethodText.read(name).adjusted:
         raise InputError(
             f"a method cannot be called {shown(name)}: use a-z, 0-9, - and +, and no -las at the "
             "end, which stands for Logit Adjusted Softmax"

@@ -78,10 +78,8 @@ def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
         shared["head_size"] = 1 if stream is None else len(stream.streamed_classes())
     if stream is not None and not is_encoder(config.network):
         shared |= {"mean": stream.dataset.mean, "std": stream.dataset.std}
-    learner = Learner(config.method, config.network, weights=config.weights, **shared)
-    if stream is not None and stream.dataset.table is not None:
-        learner.table = stream.dataset.table
-    return learner
+    table = None if stream is None else stream.dataset.table
+    return Learner(config.method, config.network, weights=config.weights, table=table, **shared)
 
 
 def make_evaluation(config: RunConfig, stream: Stream) -> Evaluation:

@@ -19,7 +19,7 @@ from evenstream.run.config import RunConfig
 from evenstream.streams.catalogue import PROTOCOLS
 from evenstream.streams.opening import absolute_name, read_spec, with_options
 from evenstream.streams.stream import Protocol
-from evenstream.text import MethodText, write_option
+from evenstream.text import MethodText, OptionKey, write_option
 
 Value = str | int | float | bool
 
@@ -241,8 +241,12 @@ def resolved(given: Mapping[str, Value]) -> dict[str, Value]:
 
 def _taken_options(values: dict[str, Any], name: str) -> list[str]:
     """Remove the entries `name:OPTION` and return them as `OPTION=VALUE`."""
-    keys = [key for key in values if key.startswith(f"{name}:")]
-    return [write_option(key.partition(":")[2], values.pop(key)) for key in keys]
+    keys = {key: OptionKey.read(key) for key in values}
+    return [
+        write_option(key.option, values.pop(text))
+        for text, key in keys.items()
+        if key.owner == name and key.option
+    ]
 
 
 def _protocol(values: Mapping[str, Any]) -> Protocol:

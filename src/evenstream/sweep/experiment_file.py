@@ -72,7 +72,7 @@ from evenstream.sweep.experiment import (
     Scale,
     Value,
 )
-from evenstream.text import option_types, read_budget
+from evenstream.text import OptionKey, option_types, read_budget
 
 LISTS = ("prediction_share", "average_accuracy", "accuracy_matrix")
 """Entries of `metrics.json` that an experiment may report, besides single numbers."""
@@ -276,8 +276,8 @@ def _refuse_others(where: str, names: Mapping[str, Any], known: Mapping[str, Any
 
 
 def _check_key(where: str, key: str) -> None:
-    owner, colon, option = key.partition(":")
-    if not (owner in WITH_OPTIONS and option if colon else key in _FIELDS):
+    said = OptionKey.read(key)
+    if not (key in _FIELDS if said.option is None else said.owner in WITH_OPTIONS and said.option):
         raise UnknownName(f"key in {where}", key, [*_FIELDS, "method:OPTION", "stream:OPTION"])
 
 

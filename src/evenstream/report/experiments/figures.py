@@ -29,6 +29,7 @@ from evenstream.report.runs import Run
 from evenstream.report.series import Series, collect
 from evenstream.run.metrics_file import Metrics
 from evenstream.sweep.experiment import Cell, Value
+from evenstream.text import OptionKey
 
 
 def figures(outcome: Outcome) -> str:
@@ -118,7 +119,7 @@ def _values(measured: Sequence[Measured], key: str) -> list[Value]:
 
 
 def _short(key: str) -> str:
-    name = key.partition(":")[2] or key
+    name = OptionKey.read(key).short
     return "window l" if key == "method:window" else name
 
 

@@ -17,6 +17,7 @@ from evenstream.report.frame import frame, header
 from evenstream.report.html import bullets, card, code, details, escape, lines, scroll
 from evenstream.report.html_table import html_table
 from evenstream.report.table import Table
+from evenstream.text import split_options
 
 _LISTED = 200
 """Runs that belong nowhere beyond which the page names no more."""
@@ -73,7 +74,7 @@ def _block(outcome: Outcome, table: Table) -> str:
     if table.kind == "detail":
         what = f"{table.title} at scale {table.scale}: {count(len(table.rows), 'row')} with "
         return details(f"{what}intervals, times and machines", _html(table))
-    own = table.scale.partition(":")[0] == outcome.experiment.base
+    own = split_options(table.scale)[0] == outcome.experiment.base
     kind = "scale-label" if own else "scale-label smaller"
     label = f'<span class="{kind}">{escape(table.scale)}</span>' if table.scale else ""
     return f'<div class="block"><h3>{escape(table.title)} {label}</h3>\n{_html(table)}</div>'

@@ -11,6 +11,7 @@ from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.formats import plain
 from evenstream.statistics import Interval
 from evenstream.sweep.experiment import Cell, Experiment, Match, Value
+from evenstream.text import OptionKey
 
 _INFERRED = "inferred protocol"
 
@@ -58,7 +59,7 @@ def _condition(match: Match) -> str:
 
 def _name(key: str) -> str:
     """A key as words: an option without what it is an option of."""
-    return key.partition(":")[2] or key
+    return OptionKey.read(key).short
 
 
 def varying_keys(cells: Iterable[Cell]) -> tuple[list[str], dict[str, Value]]:
