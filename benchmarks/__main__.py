@@ -22,6 +22,7 @@ from benchmarks.goals import (
     methods,
     runs,
     step,
+    tables,
     threads,
 )
 from benchmarks.timing import Patience
@@ -32,6 +33,7 @@ GROUPS = {
     "step": step.lines,
     "criterion": criterion.lines,
     "flat": flat.lines,
+    "tables": tables.lines,
     "frozen": frozen.lines,
     "methods": methods.lines,
     "runs": runs.lines,

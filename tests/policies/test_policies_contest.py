@@ -146,3 +146,31 @@ def test_images_are_left_to_the_network():
     learner.learn(images(6), [0, 1, 2] * 2)
     assert learner.composition.rule.best() == "network"  # type: ignore[attr-defined]
     assert learner.predict_proba(images(2)).shape == (2, 3)
+
+
+def test_a_step_reduces_all_rows_that_it_asks_about_at_once(monkeypatch):
+    """Each triangular solution reads the whole factor, which is most of what a step costs."""
+    x, y = X[:, ::4], Y
+    learner = Learner("auto", seed=0, memory=300)
+    for first in range(0, 340, 20):
+        learner.learn(x[first : first + 20], y[first : first + 20])
+    ridge = learner.composition.rule.forms["ranpac"]
+    assert ridge.is_dear and ridge.any_added
+    solve, heights = torch.linalg.solve_triangular, []
+
+    def noted(matrix, *others, **options):
+        heights.append(len(matrix))
+        return solve(matrix, *others, **options)
+
+    monkeypatch.setattr(torch.linalg, "solve_triangular", noted)
+    for step, first in enumerate(range(340, 500, 20), 1):
+        learner.learn(x[first : first + 20], y[first : first + 20])
+        assert heights.count(ridge.width) == step
+
+
+def test_rows_that_were_expected_are_guessed_the_same():
+    one, two = (filled(ProjectedRidge(600, ridge=1.0), X[:600], Y[:600]) for _ in range(2))
+    blocks = [torch.from_numpy(X[first : first + 20]) for first in (0, 600, 700)]
+    one.expect(*blocks)
+    for rows in blocks:
+        torch.testing.assert_close(one.guess_for_step(rows, 10), two.guess_for_step(rows, 10))

@@ -64,6 +64,7 @@ class ClosedForm(Part):
         check_options(self)
         self._n_columns = 0
         self._exact: tuple[Tensor, Tensor | None, Solution] | None = None
+        self._all: tuple[Tensor, Tensor | None, Sums] | None = None
 
     @property
     def why_no_priors(self) -> str | None:
@@ -165,8 +166,11 @@ class ClosedForm(Part):
         return self.columns(own[self.ROWS]), own[self.LABELS], own[self.WEIGHTS]
 
     def all_sums(self) -> Sums:
-        """The sums over every row taken in so far."""
-        return self._added().plus(*self._waiting)
+        """The sums over every row taken in so far; kept until the next one comes."""
+        rows, counts = self.tensors[self.ROWS], self.tensors.get(self.COUNTS)
+        if self._all is None or self._all[0] is not rows or self._all[1] is not counts:
+            self._all = rows, counts, self._added().plus(*self._waiting)
+        return self._all[2]
 
     def _solve(self, strength: float | None = None) -> Solution:
         if not self.rows_taken:
@@ -265,7 +269,7 @@ class ClosedForm(Part):
 
     def refresh(self) -> None:
         """Make anew what was made of the sums; without any rows there are no sums."""
-        self._exact = None
+        self._exact = self._all = None
         if self.any_added and not float(self._added().counts.sum()):
             for name in (self.NUMBER, self.COUNTS, self.SUMS, self.SQUARES):
                 del self.tensors[name]
@@ -369,7 +373,7 @@ class ClosedForm(Part):
             self.fix_scale(self.tensors[self.ROWS])
         of_rows = (self.ROWS, self.LABELS, self.COUNTS, self.SUMS, self.SQUARES)
         self.tensors = {name: t for name, t in self.tensors.items() if name not in of_rows}
-        self._exact = None
+        self._exact = self._all = None
 
     def log_probabilities(self, features: Tensor, solution: Solution, n_classes: int) -> Tensor:
         """Of each class, for each row; a class without rows has none."""

@@ -89,6 +89,7 @@ class Contest(InferenceRule):
         }
         self.inner = list(self.forms.values())
         self._flat = False
+        self._means: dict[str, tuple[Tensor, float]] = {}
 
     def on_setup(self, learner: LearnerState) -> None:
         """Closed forms look at flat inputs as they are, whatever the network makes of them."""
@@ -110,6 +111,11 @@ class Contest(InferenceRule):
         if not self._flat or not step.known or step.again:
             return
         rows, y = step.incoming.plain().flatten(1), step.incoming.y
+        stored = self._rows_to_look_at(step)
+        replayed = [group for group in step.groups if group.slots is not None and len(group)]
+        ridge = self.forms[RANPAC]
+        assert isinstance(ridge, ProjectedRidge)
+        ridge.expect(rows, *(each.plain().flatten(1) for each in (*replayed, *stored)))
         guesses = {
             name: form.guess_for_step(rows, step.n_classes) for name, form in self.forms.items()
         }
@@ -119,13 +125,18 @@ class Contest(InferenceRule):
         for name, guess in guesses.items():
             right = guess[:, : step.known].argmax(1)[fair] == y[fair]
             self._count(name, right, y[fair], 1 - 1 / self.reach)
-        if step.number % LOOK_EVERY == 0 and len(step.memory):
-            self._look_back(step)
+        for each in stored:
+            self._look_back(step, each)
 
-    def _look_back(self, step: Step) -> None:
-        """Let everyone predict the stored rows whose turn it is."""
+    def _rows_to_look_at(self, step: Step) -> list[Rows]:
+        """The stored rows whose turn it is, if it is any's."""
         turn, size = step.number // LOOK_EVERY, len(step.memory)
-        stored = step.fetch((turn * LOOK_AT + torch.arange(min(LOOK_AT, size))) % size)
+        if step.number % LOOK_EVERY or not size:
+            return []
+        return [step.fetch((turn * LOOK_AT + torch.arange(min(LOOK_AT, size))) % size)]
+
+    def _look_back(self, step: Step, stored: Rows) -> None:
+        """Let everyone predict these stored rows."""
         for name, counts in self.tensors.items():
             if name.startswith(PAST):
                 self.tensors[name] = counts * (1 - 1 / LOOKS_BACK)
@@ -157,7 +168,18 @@ class Contest(InferenceRule):
         """How often each was right, the mean over classes: about arriving rows, or about stored."""
         of = f"{PAST} " if past else ""
         found = {name: self.tensors.get(of + name) for name in (*self.forms, NETWORK)}
-        return {name: _balanced(counts) for name, counts in found.items() if counts is not None}
+        return {
+            name: self._balanced(of + name, counts)
+            for name, counts in found.items()
+            if counts is not None
+        }
+
+    def _balanced(self, name: str, counts: Tensor) -> float:
+        """The mean over classes, kept as long as the counts are."""
+        known = self._means.get(name)
+        if known is None or known[0] is not counts:
+            self._means[name] = known = counts, _balanced(counts)
+        return known[1]
 
     def best(self, forms: Sequence[str] = FORMS, *, network: bool = True) -> str:
         """Who is asked now: one of these closed forms, or the network if it may be."""
