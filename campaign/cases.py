@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ class Case:
     words: tuple[str, ...]
     rows: str = ""
     """A table for its standard input."""
+    before: Path | None = None
+    """What `out` is before it."""
 
     @property
     def key(self) -> str:
@@ -73,6 +76,8 @@ class Case:
 
     def next_words(self, folder: Path) -> list[str]:
         """The command to continue in a folder where it may have been stopped."""
+        if self.words[0] == "correct" and edits_made(folder / OUT):
+            return ["--version"]  # it is as it is afterwards: there is nothing to go on with
         begun = any((folder / OUT / name).exists() for name in _BEGUN)
         return ["resume", OUT] if begun else list(self.words)
 
@@ -81,8 +86,10 @@ class Case:
     ) -> Life:
         """Start or continue; a pipe then carries the rows that were not learned yet."""
         feed = b""
-        if self.words[0] == "predict":
+        if self.words[0] in ("predict", "export"):
             (folder / OUT).mkdir(parents=True, exist_ok=True)
+        if self.before is not None and not (folder / OUT).exists():
+            shutil.copytree(self.before, folder / OUT)
         if self.rows:
             header, *rows = self.rows.encode().splitlines(keepends=True)
             feed = b"".join([header, *rows[_BATCH * steps_made(folder / OUT) :]])
@@ -90,6 +97,11 @@ class Case:
 
     def outcome(self, folder: Path) -> dict[str, Any]:
         """What it left behind; after a broken pipe, only the learner must be the same."""
+        if self.words[0] == "export":  # a zip file, which notes when it was made
+            import torch
+
+            program = torch.export.load(folder / self.words[2])
+            return {"probabilities": program.module()(torch.ones(2, 5)).tolist()}
         if self.rows:
             saved = read_checkpoint(folder / OUT)
             return {"learner": fingerprint({k: v for k, v in saved.items() if k != "live"})}
@@ -102,6 +114,11 @@ def steps_made(folder: Path) -> int:
     if not has_checkpoint(folder):
         return 0
     return int(read_checkpoint(folder)["progress"]["step"])
+
+
+def edits_made(folder: Path) -> int:
+    """How many corrections a learner that is saved there has had."""
+    return int(read_checkpoint(folder)["progress"].get("edits", 0)) if has_checkpoint(folder) else 0
 
 
 @dataclass(frozen=True)
@@ -181,8 +198,12 @@ def prepare(home: Path) -> None:
     lines = [",".join([*map(str, row), name]) for row, name in zip(x, names, strict=True)]
     (folder / "table.csv").write_text("\n".join(["a,b,c,d,e,label", *lines]) + "\n")
     (folder / "small.toml").write_text(_EXPERIMENT.replace("TABLE", str(folder / "table.npz")))
-    if Life(["learn", "plant", "--from", "table.csv"], folder).end().status:
-        raise Failure(f"the samples cannot be made: see {folder}")
+    keyed = [f"{number},{line}" for number, line in enumerate(lines)]
+    (folder / "keyed.csv").write_text("\n".join(["key,a,b,c,d,e,label", *keyed]) + "\n")
+    learn = "learn keyed --method er-las --memory 60 --ids key --from keyed.csv"
+    for words in (["learn", "plant", "--from", "table.csv"], learn.split()):
+        if Life(words, folder).end().status:
+            raise Failure(f"the samples cannot be made: see {folder}")
 
 
 def turned(cases: list[Case], by: int) -> list[Case]:
@@ -218,11 +239,23 @@ def live_cases(home: Path, *, pipes: bool = True) -> list[Case]:
 
 
 def other_cases(home: Path) -> list[Case]:
-    """Pre-training, and predictions."""
+    """Pre-training, predictions, and what is done to a learner."""
     samples = home / "samples"
     data = (str(samples / "plant"), str(samples / "table.csv"))
     predict = Case(("predict", *data, "--out", f"{OUT}/predictions.csv"))
-    return [Case((*_PRETRAIN.split(), OUT)), predict]
+    return [Case((*_PRETRAIN.split(), OUT)), predict, *owner_cases(home)]
+
+
+def owner_cases(home: Path) -> list[Case]:
+    """Corrections of a learner, and its export."""
+    keyed = home / "samples" / "keyed"
+    changes = [
+        ("relabel", OUT, "kind 1", "--ids", "1", "2", "5", "9"),
+        ("forget", OUT, "--ids", "1", "2", "5", "9", "--saves"),
+        ("rename", OUT, "kind 1", "another"),
+    ]
+    corrections = [Case(("correct", *change), before=keyed) for change in changes]
+    return [*corrections, Case(("export", str(keyed), f"{OUT}/keyed.pt2"))]
 
 
 def worker_cases(home: Path) -> list[Case]:

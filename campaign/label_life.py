@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,14 @@ def happening(learner: Learner, seed: int, with_ids: bool) -> Callable[[Any, Tal
         ids = [draw.randrange(ROWS * tally.batches) for _ in range(3)]
         x = np.random.default_rng([seed, tally.batches, 7]).normal(size=(3, 5)).astype(np.float32)
         held = learner.tickets.held
-        options: list[Callable[[], Any]] = [lambda: learner.ask(x)]
+        learned, given, _ = next(islice(batches(seed), tally.batches - 1, None))
+        rows = sorted(draw.sample(range(ROWS), 2))
+        options: list[Callable[[], Any]] = [
+            lambda: learner.ask(x),
+            lambda: learner.forget(x=learned[rows], labels=[given[row] for row in rows]),
+            lambda: learner.predict(x, reject=0.1),
+            lambda: learner.limit_tickets(draw.randint(1, 8), draw.randint(1, STEPS)),
+        ]
         if with_ids:
             options += [
                 lambda: learner.relabel(ids, draw.choice([*labels, "another"])),

@@ -13,7 +13,12 @@ EACH, FULL = 10, 1000
 
 
 def attack(seed: int, folder: Path) -> None:
-    draw, home = random.Random(seed), folder.parents[1]
+    hit(turned(quick_cases(folder.parents[1]), 3 * seed), seed, folder, EACH)
+
+
+def hit(cases: list[Case], seed: int, folder: Path, times: int) -> None:
+    """Hit these commands so many times in all."""
+    draw = random.Random(seed)
 
     def blow(case: Case, place: Path, expected: Reference) -> Ended:
         if draw.random() < 0.5:
@@ -27,4 +32,4 @@ def attack(seed: int, folder: Path) -> None:
         ended.check((0, -signal.SIGKILL))
         return ended
 
-    besiege(turned(quick_cases(home), 3 * seed), folder, draw, blow, EACH)
+    besiege(cases, folder, draw, blow, times)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 import zlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,11 +76,6 @@ class Classifier(base.MiniBatchClassifier, LearnerParameters):
     @property
     def _multiclass(self) -> bool:
         return True
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        """River's checks do not scale features, so the network has to."""
-        yield {"model": "mlp-norm"}
 
     def _unit_test_skips(self) -> set[str]:
         return set(SKIPPED_CHECKS)

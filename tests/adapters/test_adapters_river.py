@@ -38,19 +38,19 @@ def taught(model, rows=ROWS):
 # ---- River's checks ------------------------------------------------------------------------------
 
 
-def quick_checks():
-    """Each check once; those over a data set with 70 rows of the last of three: seven classes."""
+def quick_checks(rows=70):
+    """Each check once; those over a data set with so many rows of the last of three."""
     found = {check.__name__: check for check in yield_checks(small(seed=None))}
     slow = {"check_bounded_memory_growth", *SKIPPED_CHECKS}
-    return [shortened(check) for name, check in found.items() if name not in slow]
+    return [shortened(check, rows) for name, check in found.items() if name not in slow]
 
 
-def shortened(check):
-    """The same check with fewer rows, if it has any; the memory has room for 30."""
+def shortened(check, number):
+    """The same check with fewer rows, if it has any; of 70, seven classes and more than memory."""
     if not isinstance(check, functools.partial):
         return check
-    rows = list(islice(check.keywords["dataset"], 70))
-    assert len({label for _, label in rows}) == 7
+    rows = list(islice(check.keywords["dataset"], number))
+    assert number < 70 or len({label for _, label in rows}) == 7
     return functools.update_wrapper(functools.partial(check.func, dataset=rows), check)
 
 
@@ -61,8 +61,12 @@ def test_rivers_checks(check):
 
 @pytest.mark.slow
 def test_all_of_rivers_checks():
-    for params in Classifier._unit_test_params():
-        check_estimator(Classifier(**params))
+    check_estimator(Classifier())
+
+
+@pytest.mark.parametrize("check", quick_checks(rows=12), ids=lambda check: check.__name__)
+def test_rivers_checks_with_the_defaults(check):
+    check(Classifier())
 
 
 def test_the_checks_that_are_skipped_are_among_those_there_are():

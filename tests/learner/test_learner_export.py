@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from torch import nn
 
 from evenstream import Frozen, Learner
@@ -47,8 +48,41 @@ def test_the_file_predicts_as_the_learner_does(text, tmp_path):
     agrees(learned(text), class_stream(seed=5)[0][0], tmp_path / "learner.pt2")
 
 
-def test_so_does_a_file_for_onnx(tmp_path):
-    agrees(learned("randumb:width=40"), class_stream(seed=5)[0][0], tmp_path / "learner.onnx")
+REAL = {"digits": load_digits, "wine": load_wine, "breast cancer": load_breast_cancer}
+
+
+def real(text, name):
+    """A learner of three quarters of a real table, and the rows that it has not seen."""
+    x, y = REAL[name](return_X_y=True)
+    x, order = x.astype(np.float32), np.random.default_rng(0).permutation(len(y))[:600]
+    learner, new = Learner(text, dtype="float32", memory=100, seed=0), order[::4]
+    for rows in np.array_split(np.setdiff1d(order, new, assume_unique=True), 12):
+        learner.learn(x[rows], y[rows])
+    return learner, x[new]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("class-means", "digits"), ("slda", "wine"), ("ranpac:scaling=columns", "breast cancer")],
+)
+def test_closed_forms_on_real_tables(text, name, tmp_path):
+    agrees(*real(text, name), tmp_path / "learner.pt2")
+
+
+SLOW_ONNX = [pytest.param(t, marks=pytest.mark.slow) for t in ("er-las", "class-means", "ranpac")]
+
+
+@pytest.mark.parametrize("text", ["slda", *SLOW_ONNX])
+def test_a_network_and_closed_forms_for_onnx_on_real_rows(text, tmp_path):
+    agrees(*real(text, "wine"), tmp_path / "learner.onnx")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("text", [*FORMS, "ranpac:scaling=columns", "auto"])
+def test_every_closed_form_on_real_tables(text, name, suffix, tmp_path):
+    agrees(*real(text, name), tmp_path / f"learner{suffix}")
 
 
 @pytest.mark.slow

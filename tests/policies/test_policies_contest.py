@@ -152,7 +152,7 @@ def test_a_step_reduces_all_rows_that_it_asks_about_at_once(monkeypatch):
     """Each triangular solution reads the whole factor, which is most of what a step costs."""
     x, y = X[:, ::4], Y
     learner = Learner("auto", seed=0, memory=300)
-    for first in range(0, 340, 20):
+    for first in range(0, 360, 20):
         learner.learn(x[first : first + 20], y[first : first + 20])
     ridge = learner.composition.rule.forms["ranpac"]
     assert ridge.is_expensive and ridge.has_sums
@@ -163,7 +163,7 @@ def test_a_step_reduces_all_rows_that_it_asks_about_at_once(monkeypatch):
         return solve(matrix, *others, **options)
 
     monkeypatch.setattr(torch.linalg, "solve_triangular", noted)
-    for step, first in enumerate(range(340, 500, 20), 1):
+    for step, first in enumerate((360, 380, 400), 1):  # stored rows are not measured again
         learner.learn(x[first : first + 20], y[first : first + 20])
         assert heights.count(ridge.width) == step
 
