@@ -1,7 +1,7 @@
 """Every speed target as a ratio measured side by side: `make bench`, `make bench-full`.
 
 Prints target, measured and verdict of each line and writes them as JSON with the machine's
-description. A missed target is no error: timings are noisy, and machines differ.
+description. A missed target is not an error: timings are noisy, and machines differ.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks.goals import (
     methods,
     runs,
     step,
+    tables,
     threads,
 )
 from benchmarks.timing import Patience
@@ -32,6 +33,7 @@ GROUPS = {
     "step": step.lines,
     "criterion": criterion.lines,
     "flat": flat.lines,
+    "tables": tables.lines,
     "frozen": frozen.lines,
     "methods": methods.lines,
     "runs": runs.lines,

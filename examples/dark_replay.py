@@ -1,4 +1,4 @@
-"""Dark Experience Replay as a method of one's own, and what it remembers beside two others.
+"""Dark Experience Replay as a method of one's own, and how much it remembers compared with others.
 
     python examples/dark_replay.py --picture remembered.png
 

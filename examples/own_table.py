@@ -1,4 +1,4 @@
-"""A learner for a CSV file that gets new classes on its second day, and a picture of what it knows.
+"""Learn from CSV files that bring new classes on the second day, and draw the predictions.
 
     python examples/own_table.py FOLDER --picture table.png
 

@@ -4,9 +4,11 @@ import ast
 import configparser
 import importlib.metadata
 import logging
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from evenstream.policies.retrieval import Retrieval
 from evenstream.policies.rules import InferenceRule
 from evenstream.policies.storing import Storing
 from evenstream.policies.teachers import Teacher
+from tools.set_address import with_absolute_links, with_urls
 
 ROOT = Path(__file__).parent.parent
 
@@ -153,3 +156,17 @@ def test_the_type_checker_looks_for_names_in_tests():
     settings.read(Path(__file__).with_name("mypy.ini"))
     off = set(settings["mypy"]["disable_error_code"].split(", "))
     assert not off & {"attr-defined", "name-defined", "call-arg", "import-not-found"}
+
+
+def test_a_release_names_the_repository_that_it_comes_from():
+    address = "https://example.org/someone/evenstream"
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "urls" not in tomllib.loads(pyproject)["project"]  # nothing is public yet
+    urls = tomllib.loads(with_urls(pyproject, address, "v1"))["project"]["urls"]
+    assert urls["Changelog"] == f"{address}/blob/v1/CHANGELOG.md"
+    readme = with_absolute_links((ROOT / "README.md").read_text(encoding="utf-8"), address, "v1")
+    assert f"]({address}/raw/v1/docs/images/demo.png)" in readme
+    assert f"]({address}/blob/v1/docs/choose.md)" in readme
+    assert not re.findall(r"\]\((?!https?:|#)", readme)
+    with pytest.raises(ValueError, match="lacks the line"):
+        with_urls("", address, "v1")

@@ -60,7 +60,7 @@ def by_hand(form, x, penalty):
 def test_ridge_is_as_sure_as_its_variance_allows(rows, width):
     form = filled(ProjectedRidge(width, ridge=0.5), X[:rows], Y[:rows])
     squares = (
-        form.tensors["squares"] if form.is_dear and form.any_added else form.all_sums().squares
+        form.tensors["squares"] if form.is_expensive and form.has_sums else form.all_sums().squares
     )
     wanted = by_hand(form, torch.from_numpy(X[700:720]), 0.5 * float(squares.diagonal().mean()))
     found = form.familiarity(torch.from_numpy(X[700:720]))

@@ -57,7 +57,7 @@ def test_discriminant_leaves_a_row_out_nearly_as_if_it_had_not_come():
     assert left_out < 0.2 * plain
 
 
-def test_steps_and_prompt_predictions_are_made_with_all_rows_so_far():
+def test_steps_and_predictions_are_made_with_all_rows_so_far():
     form = filled(ProjectedRidge(600, ridge=1.0), X[:512], Y[:512])
     rows, labels = torch.from_numpy(X[512:600]), torch.from_numpy(Y[512:600])
     test = torch.from_numpy(X[600:650])
@@ -69,12 +69,12 @@ def test_steps_and_prompt_predictions_are_made_with_all_rows_so_far():
         sums.squares + unit * torch.eye(600, dtype=torch.float64), sums.sums.T
     )
     scores = form.columns(test) @ weight * (4 + 2.5 * np.log(10))
-    prompt = form.prompt_solution()
-    for found in (form.guess_for_step(test, 10), form.log_probabilities(test, prompt, 10)):
+    current = form.current_solution()
+    for found in (form.guess_for_step(test, 10), form.log_probabilities(test, current, 10)):
         torch.testing.assert_close(found.exp().double(), scores.softmax(1), atol=1e-6, rtol=0)
-    assert form.prompt_solution() is prompt
+    assert form.current_solution() is current
     form.take(rows[:1], labels[:1])
-    assert form.prompt_solution() is not prompt
+    assert form.current_solution() is not current
 
 
 def test_auto_trains_on_no_row_that_it_holds_out(monkeypatch):
@@ -146,3 +146,31 @@ def test_images_are_left_to_the_network():
     learner.learn(images(6), [0, 1, 2] * 2)
     assert learner.composition.rule.best() == "network"  # type: ignore[attr-defined]
     assert learner.predict_proba(images(2)).shape == (2, 3)
+
+
+def test_a_step_reduces_all_rows_that_it_asks_about_at_once(monkeypatch):
+    """Each triangular solution reads the whole factor, which is most of what a step costs."""
+    x, y = X[:, ::4], Y
+    learner = Learner("auto", seed=0, memory=300)
+    for first in range(0, 340, 20):
+        learner.learn(x[first : first + 20], y[first : first + 20])
+    ridge = learner.composition.rule.forms["ranpac"]
+    assert ridge.is_expensive and ridge.has_sums
+    solve, heights = torch.linalg.solve_triangular, []
+
+    def noted(matrix, *others, **options):
+        heights.append(len(matrix))
+        return solve(matrix, *others, **options)
+
+    monkeypatch.setattr(torch.linalg, "solve_triangular", noted)
+    for step, first in enumerate(range(340, 500, 20), 1):
+        learner.learn(x[first : first + 20], y[first : first + 20])
+        assert heights.count(ridge.width) == step
+
+
+def test_rows_that_were_expected_are_guessed_the_same():
+    one, two = (filled(ProjectedRidge(600, ridge=1.0), X[:600], Y[:600]) for _ in range(2))
+    blocks = [torch.from_numpy(X[first : first + 20]) for first in (0, 600, 700)]
+    one.expect(*blocks)
+    for rows in blocks:
+        torch.testing.assert_close(one.guess_for_step(rows, 10), two.guess_for_step(rows, 10))

@@ -43,10 +43,11 @@ class Calibration:
         counts = F.pad(self.counts, (0, missing))
         if not missing:  # not copied by the padding
             kept, steps, counts = kept.clone(), steps.clone(), counts.clone()
+        table, steps_of, so_far = kept.numpy(), steps.numpy(), counts.numpy()
         for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
-            place = int(counts[label]) % KEPT
-            kept[label, place], steps[label, place] = score, step
-            counts[label] += 1
+            place = so_far[label] % KEPT
+            table[label, place], steps_of[label, place] = score, step
+            so_far[label] += 1
         self.scores, self.steps, self.counts = kept, steps, counts
 
     def change_scale(self, scale: tuple[float, float], *, forget: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from evenstream.core.criterion import NEEDS_BOUNDARIES
 from evenstream.encoders import is_encoder
 from evenstream.errors import InputError
+from evenstream.learner.frozen import FEATURES, Frozen
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import OwnParts
 from evenstream.options import TrainingOptions
@@ -81,8 +82,11 @@ def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
         shared["head_size"] = 1 if stream is None else len(stream.streamed_classes())
     if stream is not None and not is_encoder(config.network):
         shared |= {"mean": stream.dataset.mean, "std": stream.dataset.std}
+    network: str | Frozen = config.network
+    if is_encoder(config.network):
+        network = Frozen.read(config.network, then=FEATURES)  # as in runs that are stored
     table = None if stream is None else stream.dataset.table
-    return Learner(config.method, config.network, weights=config.weights, table=table, **shared)
+    return Learner(config.method, network, weights=config.weights, table=table, **shared)
 
 
 def own_functions(config: RunConfig) -> OwnParts:

@@ -44,7 +44,7 @@ def results_table(summary: Summary, own: Sequence[Metric] = ()) -> Table:
         *map(_measured, measured),
         Column("Seeds"),
         Column(Marked("Training seconds", "Training time"), note="seconds", terminal="Seconds"),
-        *(Column("Cost", note=metric.unit) for metric in costs),
+        *(Column("Cost", note=f"image passes {metric.unit}") for metric in costs),
         *(Column(metric.name, note=metric.reading) for metric in own),
     ]
     rows = [
