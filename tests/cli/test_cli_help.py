@@ -12,7 +12,9 @@ import pytest
 from evenstream import __version__
 from evenstream.cli.settings import Settings
 from evenstream.cli.sweep_commands import SweepOptions
-from evenstream.text import metavar
+from evenstream.networks import _OURS
+from evenstream.run.config import RunConfig
+from evenstream.text import field_docs, metavar
 from tests.helpers import warm
 
 FLAGS = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(Settings)]
@@ -112,3 +114,8 @@ def test_a_reader_that_has_seen_enough_is_no_error(command):
 )
 def test_help_says_what_an_option_takes(kind, expected):
     assert metavar(kind) == expected
+
+
+def test_the_help_of_network_names_them_all():
+    said = field_docs(RunConfig)["network"]
+    assert all(name in said for name in (*_OURS, "efficientnet-lite0"))
