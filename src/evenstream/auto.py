@@ -45,7 +45,7 @@ _FLAT = Choice(
     batch=10,
     replay_batch=32,
 )
-_SMALL = Choice("convnet", "small images")
+_SMALL = Choice("convnet", "small images", optimizer="adamw", lr=1e-3, weight_decay=1e-4, batch=10)
 _LARGE = Choice("resnet18-imagenet", f"images of {LARGE_IMAGE} pixels or more a side")
 
 

@@ -84,7 +84,7 @@ class NewLearnerFlags:
         chosen = dict(FOR_IMAGES if images else FOR_TABLES)
         if is_encoder(given.get("network", "")):
             chosen = {}  # as in Python
-        own = own_network(given.get("method", AUTO))
+        own = own_network(given.get("method", AUTO)) if chosen else None
         chosen |= {} if own is None else {"network": own}
         if "optimizer" in given:
             chosen = {n: v for n, v in chosen.items() if n not in ("lr", "weight_decay")}
@@ -99,6 +99,8 @@ class NewLearnerFlags:
             saved: Any = getattr(learner.options, name, learner.model_text)
             if name == "method":
                 saved, value = learner.text, compose(value).text
+            if name == "network" and learner.front is not None and "then=" not in value:
+                saved = learner.front.frozen.followed_by(AUTO).text
             if value not in (saved, "auto"):
                 flag = name.replace("_", "-")
                 raise InputError(

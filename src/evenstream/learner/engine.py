@@ -347,7 +347,7 @@ class Engine(LearnerState):
         """Choose network and options for inputs of this shape, unless given."""
         if self.model != AUTO:
             return
-        choice = choose(shape)
+        choice = choose(shape if self.front is None else shape[:1])
         training = {n: value for n, value in choice.training().items() if n in self.undecided}
         self.model = own_network(self.text) or choice.network
         self.options, self.undecided = replace(self.options, **training), frozenset()

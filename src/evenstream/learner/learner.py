@@ -88,7 +88,7 @@ from evenstream.text import split_options
 log = logging.getLogger(__name__)
 
 WARN_AFTER = 20
-_SAY_KINDS = "learner.table = TableEncoder.infer(frame, text=[...])"
+_SAY_KINDS = "Learner(table=TableEncoder.infer(frame, text=[...]))"
 UNLOGGED = 1000
 """Corrections kept for a log that is written later."""
 
@@ -205,8 +205,11 @@ class Learner(Engine):
         open_tickets: int = MOST,
         ticket_steps: int = STEPS,
     ) -> None:
+        if isinstance(model, str) and encoders.is_encoder(model):
+            model = Frozen.read(model)
+        trained = model.then if isinstance(model, Frozen) else model
         decided, undecided = _training(
-            model if isinstance(model, str) else None,
+            trained if isinstance(trained, str) else None,
             lr=lr,
             batch=batch,
             replay_batch=replay_batch,
@@ -272,8 +275,6 @@ class Learner(Engine):
                 f"step_rows={options.step_rows}: {reason}"
             )
         front = None
-        if isinstance(model, str) and encoders.is_encoder(model):
-            model = Frozen.read(model)
         if isinstance(model, Frozen):
             front = Front(model, preprocess, where, getattr(torch, options.dtype))
             model = model.then
