@@ -94,7 +94,7 @@ def _chosen(labels: Labels, scores: Matrix) -> Labels:
 
 
 class RandomRidge:
-    """RanPAC: 2,000 random features and ridge regression, its penalty by a held-out fifth."""
+    """RanPAC: 2,000 random features, ridge regression, its penalty chosen on a held-out fifth."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)

@@ -465,4 +465,4 @@ def test_print_says_who_is_asked_behind_a_frozen_network():
     made = Learner(model=Frozen(warmed(Backbone())))
     for x, y in toy_stream(12):
         made.learn(x, y)
-    assert "is asked; right, class by class" in str(made)
+    assert "predicts; right, class by class" in str(made)
