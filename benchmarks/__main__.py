@@ -1,7 +1,7 @@
 """Every speed target as a ratio measured side by side: `make bench`, `make bench-full`.
 
 Prints target, measured and verdict of each line and writes them as JSON with the machine's
-description. A missed target is no error: timings are noisy, and machines differ.
+description. A missed target is not an error: timings are noisy, and machines differ.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def reset_peak():
 
 
 def run_alone(learner, batch, size):
-    """Random images from memory, until the replay memory is full and a step more."""
+    """Learn random images from memory until the replay memory is full, and one step more."""
     rng = np.random.default_rng(1)
     for _ in range(-(-learner.memory.capacity // batch) + 1):
         x = rng.integers(0, 256, (batch, 3, size, size), dtype=np.uint8)

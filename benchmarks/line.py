@@ -1,4 +1,4 @@
-"""A line of the table: what was to be reached, what was measured."""
+"""A line of the table: a target and what was measured."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """By the median."""
+        """Whether the median meets the target."""
         if self.at_most is None and self.at_least is None:
             return "-"
         low, high = self.at_least or 0.0, self.at_most or float("inf")
@@ -54,5 +54,5 @@ class Line:
         return f"{start} {times}" + (f"  {self.note}" if self.note else "")
 
     def as_json(self) -> dict[str, Any]:
-        """For the file of results."""
+        """The line as it is stored in the file of results."""
         return asdict(self) | {"target": self.target, "verdict": self.verdict}

@@ -57,7 +57,7 @@ def batches(
     first: int = 0,
     different: int = 8,
 ) -> Iterator[tuple[Tensor, list[int]]]:
-    """Random batches without end: some different ones in turn."""
+    """Endless random batches: a few different ones in turn."""
     return batches_of(SHAPES[network], n_classes, batch, first, different)
 
 
@@ -77,7 +77,7 @@ def batches_of(
 
 
 def bare_step(network: nn.Module, rows: int, shape: tuple[int, ...], lr: float = 0.01) -> Call:
-    """Forward, backward and SGD on one ready batch: what no learner can do without."""
+    """Forward, backward and SGD on one prepared batch: the least that any learner has to do."""
     x, y = ready(network, rows, shape), torch.randint(0, CLASSES, (rows,))
     optimizer = torch.optim.SGD(network.parameters(), lr=lr)
     network.train()
@@ -91,7 +91,7 @@ def bare_step(network: nn.Module, rows: int, shape: tuple[int, ...], lr: float =
 
 
 def bare_forward(network: nn.Module, rows: int, shape: tuple[int, ...]) -> Call:
-    """A forward without gradients on one ready batch, in eval mode."""
+    """A forward pass without gradients on one prepared batch, in eval mode."""
     x = ready(network, rows, shape)
 
     def forward() -> Tensor:

@@ -14,7 +14,7 @@ FEWEST_PAIRS = 3
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to measure one line: so many pairs, unless the time is over before."""
+    """How long to measure one line: a number of pairs, or fewer if time runs out."""
 
     pairs: int = 200
     seconds: float = 15.0
@@ -37,7 +37,7 @@ class Ratio:
 
     @classmethod
     def once(cls, a: float, b: float) -> Ratio:
-        """Of something that is measured only once; in whatever unit."""
+        """A ratio of things measured only once, in any unit."""
         return cls(a / b, a / b, a / b, 1, a, b)
 
     def per(self, many: int) -> Ratio:
@@ -62,7 +62,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def cpu_seconds(call: Callable[[], object]) -> float:
-    """How long this thread computes for a call: for small differences on a busy machine."""
+    """CPU time of this thread for a call: shows small differences even on a busy machine."""
     start = time.thread_time()
     call()
     return time.thread_time() - start
@@ -74,7 +74,7 @@ def take_turns(
     warm_up: int = 3,
     measure: Callable[[Callable[[], object]], float] = seconds,
 ) -> tuple[list[float], ...]:
-    """The seconds of each call, round by round; which of them is first changes every round."""
+    """The seconds of each call, round by round; the order alternates."""
     for _ in range(warm_up):
         for call in calls:
             call()

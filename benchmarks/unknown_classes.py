@@ -1,4 +1,4 @@
-"""CLINC150: are queries that belong to no intent told from those that belong to one?
+"""CLINC150: are queries without an intent distinguished from those with one?
 
     python -m benchmarks.unknown_classes FOLDER [--minilm MODEL]
 
@@ -24,7 +24,7 @@ GROUPS, BATCH, REJECT = 10, 100, 0.05
 
 
 def embedded(folder: Path, model: Path | None) -> dict[str, np.ndarray]:
-    """Inputs and labels of each part, made once."""
+    """Inputs and labels of each part; embedded only once."""
     kept = folder / f"{'wordllama' if model is None else 'minilm'}.npz"
     if not kept.exists():
         encode = wordllama() if model is None else minilm(model)
@@ -38,7 +38,7 @@ def embedded(folder: Path, model: Path | None) -> dict[str, np.ndarray]:
 
 
 def examine(data: dict[str, np.ndarray], seed: int, part: str) -> dict[str, float]:
-    """Learn all intents; then how well the familiarity tells queries apart, and who is rejected."""
+    """Learn all intents; return how well familiarity separates queries, and the shares rejected."""
     draw, learner = np.random.default_rng(seed), Learner(seed=seed)
     x, y = data["train x"], data["train y"]
     group = {intent: at * GROUPS // 150 for at, intent in enumerate(draw.permutation(np.unique(y)))}

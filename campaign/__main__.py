@@ -1,4 +1,4 @@
-"""Attack the promises of docs/concepts/reliability.md; ends with 1 if one is broken."""
+"""Attack the promises of docs/concepts/reliability.md; the exit status is 1 if one is broken."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _set_environment(home: Path) -> None:
-    """For this process and all others: one thread each, and nothing of the user's own."""
+    """One thread for this process and its children, and none of the user's settings."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"
     os.environ["EVENSTREAM_DATA"] = str(home / "data")

@@ -1,4 +1,4 @@
-"""Commands of a few steps each, for every method, and what they leave when nothing happens."""
+"""Short commands for every method, and what they leave behind when nothing goes wrong."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ grid = { method = ["er", "er-las"], stream = ["TABLE"] }
 
 @dataclass(frozen=True)
 class Case:
-    """A command that writes to `out` in the folder where it is given."""
+    """A command that writes to `out` in the current folder."""
 
     words: tuple[str, ...]
     rows: str = ""
@@ -71,11 +71,11 @@ class Case:
 
     @property
     def has_workers(self) -> bool:
-        """Whether it starts processes of its own, which are better started by a real one."""
+        """Whether it starts processes of its own, which only a real process should do."""
         return self.words[0] in ("compare", "sweep")
 
     def next_words(self, folder: Path) -> list[str]:
-        """What to type next in a folder where it may have been stopped."""
+        """The command to continue in a folder where it may have been stopped."""
         if self.words[0] == "correct" and edits_made(folder / OUT):
             return ["--version"]  # it is as it is afterwards: there is nothing to go on with
         begun = any((folder / OUT / name).exists() for name in _BEGUN)
@@ -84,7 +84,7 @@ class Case:
     def live(
         self, folder: Path, prepare: Callable[[], None] = lambda: None, *, real: bool = False
     ) -> Life:
-        """Begin with it, or go on; a pipe then brings the rows that were not learned yet."""
+        """Start or continue; a pipe then carries the rows that were not learned yet."""
         feed = b""
         if self.words[0] in ("predict", "export"):
             (folder / OUT).mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class Case:
         return Life(self.next_words(folder), folder, prepare, real=real, feed=feed)
 
     def outcome(self, folder: Path) -> dict[str, Any]:
-        """What it has left; of a pipe that broke only the learner must be the same."""
+        """What it left behind; after a broken pipe, only the learner must be the same."""
         if self.words[0] == "export":  # a zip file, which notes when it was made
             import torch
 
@@ -110,7 +110,7 @@ class Case:
 
 
 def steps_made(folder: Path) -> int:
-    """How many steps a learner that may be saved there has made."""
+    """How many steps the learner saved there has made; 0 without one."""
     if not has_checkpoint(folder):
         return 0
     return int(read_checkpoint(folder)["progress"]["step"])
@@ -123,7 +123,7 @@ def edits_made(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class Reference:
-    """A command's outcome when nothing happens, how long it took and how often it wrote."""
+    """The outcome of an undisturbed command, how long it took and how often it wrote."""
 
     outcome: dict[str, Any]
     seconds: float
@@ -135,7 +135,7 @@ Blow = Callable[[Case, Path, Reference], Ended]
 
 
 def reference(case: Case, home: Path) -> Reference:
-    """The outcome of an uninterrupted life, made once."""
+    """The outcome of an uninterrupted run, computed once."""
     place = home / "references" / f"{case.key}.json"
     if not place.exists():
         folder = place.with_name(f"{case.key}-{os.getpid()}")
@@ -153,7 +153,7 @@ def reference(case: Case, home: Path) -> Reference:
 def besiege(
     cases: list[Case], folder: Path, draw: random.Random, blow: Blow, times: int, most: int = 5
 ) -> None:
-    """Hit commands `times` times in all, let each go on to its end, and compare."""
+    """Interrupt commands `times` times in all, let each finish, and compare."""
     hits = 0
     for number in range(20 * times):
         case, place = cases[number % len(cases)], folder / str(number)
@@ -207,13 +207,13 @@ def prepare(home: Path) -> None:
 
 
 def turned(cases: list[Case], by: int) -> list[Case]:
-    """So that every seed begins with others."""
+    """The same items, starting at a different one for each seed."""
     by %= len(cases)
     return cases[by:] + cases[:by]
 
 
 def quick_cases(home: Path) -> list[Case]:
-    """All that need no processes of their own."""
+    """The cases that need no processes of their own."""
     return [*run_cases(home), *live_cases(home), *other_cases(home)]
 
 

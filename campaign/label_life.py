@@ -1,4 +1,4 @@
-"""A learner's life in which labels come late, change and go: the same whenever it is led again."""
+"""A stream in which labels arrive late, change and go; the same every time it is run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CENTRES = 2 * np.random.default_rng(3).normal(size=(CLASSES, 5))
 
 
 def batches(seed: int) -> Iterator[tuple[Any, list[str], list[int]]]:
-    """Rows with labels and ids; new classes come as long as it lasts."""
+    """Rows with labels and ids; new classes keep coming until the end."""
     for step in range(STEPS):
         draw = np.random.default_rng([seed, step])
         y = draw.integers(0, 2 + 3 * step // STEPS, ROWS)

@@ -1,4 +1,4 @@
-"""Everything that a command has left in a folder and that does not tell the time."""
+"""Everything a command leaves in a folder, except times."""
 
 from __future__ import annotations
 

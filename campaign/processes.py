@@ -1,4 +1,4 @@
-"""Commands in processes of their own: real ones, and forks of this one, which are there at once."""
+"""Commands in processes of their own: real ones, and forks of this one, which start instantly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "sh
 
 
 class Failure(Exception):
-    """A broken promise; the text says which, and shows what was seen."""
+    """A broken promise; the text says which one, and what was observed."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Ended:
         return f"{self.words} ended with {self.status}:\n{self.output[-3000:]}"
 
     def check(self, statuses: tuple[int, ...] = (0, 1, 2)) -> None:
-        """Refuse tracebacks, raw control characters, other statuses and errors without a word."""
+        """Reject tracebacks, raw control characters, unexpected statuses and silent errors."""
         odd = [c for c in self.output if (ord(c) < 32 and c not in "\n\t\r") or 126 < ord(c) < 160]
         for problem, found in {
             "a traceback": "Traceback (most recent call last)" in self.output,
@@ -74,7 +74,7 @@ def fork(work: Callable[[], int], log: Path, *, leads: bool = False) -> int:
 
 
 def ends(process: int, seconds: float) -> bool:
-    """Whether a child process is over within this time."""
+    """Whether a child process ends within this time."""
     handle = os.pidfd_open(process)
     try:
         return bool(select.select([handle], [], [], seconds)[0])
@@ -83,7 +83,7 @@ def ends(process: int, seconds: float) -> bool:
 
 
 def status_of(process: int) -> int:
-    """The status of a child process, which is over or about to be."""
+    """The status of a child process that has ended or is about to."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
@@ -122,12 +122,12 @@ class Life:
         return ends(self.process, seconds)
 
     def hit(self, number: int, *, group: bool = False) -> None:
-        """Send a signal to it, or to the whole group, as a terminal does."""
+        """Send it a signal, or the whole group, as a terminal does."""
         with suppress(ProcessLookupError):
             os.killpg(self.process, number) if group else os.kill(self.process, number)
 
     def end(self, seconds: float = LONGEST) -> Ended:
-        """Wait for the end; one that does not come is a failure."""
+        """Wait for it to end; failing to end is a failure."""
         hangs = not self.ends(seconds * slowness)
         if hangs:
             self.hit(signal.SIGKILL)
@@ -139,7 +139,7 @@ class Life:
 
 
 class Operations:
-    """Counts what a forked process does to files, and strikes at one of them."""
+    """Counts a forked process's changes to files, and interrupts at one of them."""
 
     def __init__(self) -> None:
         self._count = mmap.mmap(-1, 8)  # both processes see it
@@ -149,7 +149,7 @@ class Operations:
         return int.from_bytes(self._count[:8])
 
     def watch(self, at: int = 0, strike: Callable[[], None] = lambda: None) -> None:
-        """Begin, in this process; `strike` right before operation number `at`."""
+        """Start counting in this process; call `strike` right before operation number `at`."""
 
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
             writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
@@ -166,7 +166,7 @@ def die() -> None:
 
 
 def members(session: int) -> Iterator[int]:
-    """The processes of a session, without those that are dead."""
+    """The living processes of a session."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError):
             state, _, _, leader, *_ = stat.read_text().rpartition(")")[2].split()
@@ -175,7 +175,7 @@ def members(session: int) -> Iterator[int]:
 
 
 def check_nothing_is_left(patience: float = 90.0) -> None:
-    """See to it that all processes that this one has brought about end by themselves."""
+    """Check that every process started by this one ends by itself."""
     give_up = time.monotonic() + patience * slowness
     while left := set(members(os.getsid(0))) - {os.getpid()}:
         if time.monotonic() > give_up:

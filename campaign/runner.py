@@ -1,4 +1,4 @@
-"""Makes attempts side by side, each in a fork of this process, and tells what came of them."""
+"""Makes attempts in parallel, each in a fork of this process, and reports on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FAILURE = "failure.txt"
 
 @dataclass
 class Kind:
-    """One kind of attempt and what has come of it."""
+    """One kind of attempt and its results."""
 
     name: str
     attack: Callable[[int, Path], None]
@@ -46,7 +46,7 @@ class Kind:
 
     @classmethod
     def named(cls, name: str, size: float) -> Kind:
-        """The kind in a file of kinds/; `size` 1 is all that must hold."""
+        """The kind defined in a file of kinds/; `size` 1 is a complete campaign."""
         module = import_module(f"campaign.kinds.{name.replace('-', '_')}")
         goal = max(1, round(size * module.FULL / module.EACH))
         return cls(name, module.attack, module.EACH, goal)
@@ -65,14 +65,14 @@ class _Attempt:
 
 
 class Campaign:
-    """Gives seeds to processes until all kinds have had theirs or the time is over."""
+    """Gives seeds to processes until every kind is complete or time is up."""
 
     def __init__(self, kinds: list[Kind], home: Path) -> None:
         self.kinds, self.home, self.console = kinds, home, Console()
         self._busy: list[_Attempt] = []
 
     def run(self, seed: int, minutes: float, jobs: int) -> None:
-        """Make all attempts, those of all kinds in step."""
+        """Make all attempts, with all kinds progressing at the same rate."""
         began = told = time.monotonic()
         try:
             while True:
@@ -91,13 +91,13 @@ class Campaign:
                 end_session(attempt.process)
 
     def repeat(self, seed: int) -> None:
-        """Make one attempt once more; its folder is kept."""
+        """Repeat one attempt and keep its folder."""
         self.begin(self.kinds[0], seed)
         while self._busy:
             self.look_after(self._busy, keep=True)
 
     def _next(self, over: bool) -> Kind | None:
-        """The kind that is behind the others; each gets one seed, whatever the time."""
+        """The kind that is furthest behind; each gets at least one seed, even if time is up."""
         left = [kind for kind in self.kinds if kind.begun < (1 if over else kind.goal)]
         return min(left, key=lambda kind: kind.begun / kind.goal, default=None)
 
@@ -121,7 +121,7 @@ class Campaign:
         self._busy.append(_Attempt(kind, seed, folder, process, time.monotonic()))
 
     def look_after(self, attempts: list[_Attempt], *, keep: bool = False) -> None:
-        """See who has ended; success leaves no trace unless it is to be kept."""
+        """Collect ended attempts; successful ones are deleted unless they are to be kept."""
         for attempt in list(attempts):
             seconds = time.monotonic() - attempt.began
             if not ends(attempt.process, 0.02) and seconds < LONGEST * processes.slowness:
@@ -137,12 +137,12 @@ class Campaign:
                 shutil.rmtree(attempt.folder, ignore_errors=True)
 
     def _show(self, text: str) -> None:
-        """Print what may hold anything."""
+        """Print text that may contain anything."""
         plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", text)
         self.console.print(plain, markup=False, highlight=False, soft_wrap=True)
 
     def _failure(self, attempt: _Attempt) -> str:
-        """What went wrong, if anything; the attempt is over or hangs."""
+        """What went wrong, if anything, in an attempt that has ended or hangs."""
         hangs = not ends(attempt.process, 0)
         if hangs:
             os.kill(attempt.process, signal.SIGKILL)
@@ -176,7 +176,7 @@ class Campaign:
 
 
 def warm_up(home: Path) -> None:
-    """Load everything that commands load, and let PyTorch wake up, once for all forks."""
+    """Load everything that commands need and initialise PyTorch, once for all forks."""
     import evenstream
     from evenstream.cli.main import main
 

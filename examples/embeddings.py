@@ -1,8 +1,8 @@
-"""Embeddings made elsewhere, with new classes at any time, and nothing set.
+"""Learn from embeddings made elsewhere; classes may appear at any time, and there are no settings.
 
     python examples/embeddings.py FILE.npz
 
-FILE.npz has a matrix `x` and labels `y`, in the order in which they came, and perhaps `x_test` and
+FILE.npz has a matrix `x` and labels `y`, in order of arrival, and optionally `x_test` and
 `y_test`. Each batch is predicted before it is learned, as in use.
 """
 
@@ -18,7 +18,7 @@ BATCH = 10
 
 
 def main(path: str) -> None:
-    """Predict and learn; say how often that was right, and how often about the test rows."""
+    """Predict, then learn; print the accuracy along the way and on the test rows."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     x, labels = arrays["x"], arrays["y"].tolist()

@@ -1,4 +1,4 @@
-"""Learn classes of images as they come, on features of a pretrained network that stays as it is.
+"""Learn classes of images as they arrive, on features of a frozen pretrained network.
 
     python examples/frozen_images.py FOLDER SAVE
 

@@ -1,10 +1,10 @@
-"""A table with categories, dates, text and missing cells, from first row to prediction.
+"""A table with categories, dates, text and missing cells, from the first row to predictions.
 
 The table is made here: tickets of a help desk, whose kinds change from month to month.
 
     python examples/messy_table.py [ROWS]
 
-Nothing is said about the columns. The two commands are those of the shell:
+Nothing is specified about the columns. These are the same commands in the shell:
 
     evenstream learn desk --from tickets.csv
     evenstream predict desk new.csv --out answers.csv
@@ -32,7 +32,7 @@ COUNTRIES = ("DE", "FR", "US", "BR", "JP", "IN", "NA")
 
 
 def write_tickets(path: Path, rows: int, seed: int) -> None:
-    """Tickets in the order they came; new kinds of them appear as time goes on."""
+    """Tickets in order of arrival; new kinds appear over time."""
     draw, begin = random.Random(seed), datetime(2026, 1, 5, 8)
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)

@@ -1,4 +1,4 @@
-"""Messages in the order of their dates, each told its group after it was predicted.
+"""Messages in the order of their dates, each of which is predicted before its group is revealed.
 
     python examples/posts_by_date.py FOLDER
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -34,7 +35,8 @@ def draw(rows: list[dict[str, str]], names: list[str], picture: Path) -> None:
     axes.grid(axis="x", color="#e5e7eb")
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.savefig(picture, dpi=150)
+    means = {name: float(row["mean"]) for name, row in zip(names, rows, strict=True)}
+    figure.savefig(picture, dpi=150, metadata={"Data": json.dumps(means)})
 
 
 def main() -> None:

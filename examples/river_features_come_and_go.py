@@ -1,4 +1,4 @@
-"""A stream of River in which a feature disappears and another emerges half-way.
+"""A River stream in which, half-way, one feature disappears and another appears.
 
 python examples/river_features_come_and_go.py
 """

@@ -1,4 +1,4 @@
-"""A pipeline of scikit-learn whose last step goes on learning, new classes included.
+"""A scikit-learn pipeline whose last step keeps learning, new classes included.
 
 python examples/sklearn_new_classes.py
 """

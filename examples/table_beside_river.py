@@ -1,4 +1,4 @@
-"""A stream of numbers beside River's softmax regression and Hoeffding tree, nothing set.
+"""Compare `Learner()` without settings with River's softmax regression and Hoeffding tree.
 
     python examples/table_beside_river.py [NAME] [ROWS]
 
@@ -21,7 +21,7 @@ BATCH = 10
 
 
 def main(name: str, rows: int) -> None:
-    """How often each was right before it learned a row: of all rows, and the mean over classes."""
+    """Print the accuracy of each before learning: over all rows, and averaged over classes."""
     stream = list(islice(getattr(datasets, name)(), rows))
     learner = Learner()
     models = {

@@ -1,9 +1,9 @@
-"""Learn what people want from what they write, with new intents at any time.
+"""Learn what people want from what they write; new intents may appear at any time.
 
     python examples/text_intents.py FILE.csv SAVE
 
 FILE.csv has the columns text and label, in the order in which the texts arrived. Each text is
-predicted before it is learned, as it would be in use. The memory keeps 256 numbers for each text,
+predicted before it is learned, as in production. The memory keeps 256 numbers for each text,
 never the text itself. `--picture FILE.png` draws how often it was right along the way.
 
 Needs `pip install 'evenstream[text]'`. Another encoder, such as one of sentence-transformers, is a

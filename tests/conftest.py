@@ -1,3 +1,4 @@
+import logging
 import os
 import shutil
 import signal
@@ -25,6 +26,12 @@ REGISTRIES = (DATASETS, ENTRIES, HEADS, METHODS, NETWORKS, OPTIMIZERS, RULES, SC
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# pytest attaches its handlers to each logger that does not propagate, three times a test: PyTorch
+# has 43 of them.
+for logger in list(logging.root.manager.loggerDict.values()):
+    if isinstance(logger, logging.Logger) and logger.name.startswith("torch"):
+        logger.propagate = True
 
 # Examples are the same at every run, so that a failure on one machine fails on all of them.
 settings.register_profile("evenstream", deadline=None, derandomize=True)

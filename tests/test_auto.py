@@ -9,7 +9,7 @@ from evenstream.auto import choose, own_network
 from evenstream.cli.live_commands import FOR_IMAGES, FOR_TABLES
 from evenstream.errors import EvenstreamError
 from evenstream.streams import open_stream
-from evenstream.sweep.experiment import _resolve
+from evenstream.sweep.experiment import resolved
 from tests.helpers.small_streams import blobs, images
 
 WINE = load_wine()
@@ -99,11 +99,11 @@ def test_all_commands_ask_the_same_place(tmp_path):
     table.write_text("\n".join([",".join([*"abcdefghijklm", "label"]), *rows]) + "\n")
     chosen = choose((13,))
     protocol = open_stream(str(table)).protocol
-    swept = _resolve({"method": "er", "stream": str(table)})
+    swept = resolved({"method": "er", "stream": str(table)})
     for name, value in {"network": chosen.network, **chosen.training()}.items():
         assert getattr(protocol, name) == swept[name] == FOR_TABLES[name] == value
     assert FOR_IMAGES["network"] == choose((3, 64, 64)).network
-    assert _resolve({"method": "slda", "stream": str(table)})["network"] == "identity"
+    assert resolved({"method": "slda", "stream": str(table)})["network"] == "identity"
 
 
 def test_named_streams_keep_their_protocols():
@@ -150,5 +150,5 @@ def test_a_loss_that_does_not_fall_is_noticed_where_nothing_is_predicted():
 @pytest.mark.filterwarnings("error")
 def test_a_learner_that_learns_is_left_alone():
     learner = Learner("er", "mlp", lr=0.1)
-    for seed in range(20):
-        learner.learn(*blobs(32, seed=seed))
+    steps = [learner.learn(*blobs(32, seed=seed)) for seed in range(20)]
+    assert steps[-1].loss < steps[0].loss

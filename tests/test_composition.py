@@ -1,15 +1,25 @@
 """Text to objects and back, for every method that is written down anywhere in this repository."""
 
+import copy
+import math
+import random
 import re
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 
+from evenstream import CrossEntropy, Learner, LogitAdjustedSoftmax, methods, priors, rules
 from evenstream.composition import ALIASES, compose, settings_of
-from evenstream.errors import EvenstreamError
+from evenstream.core.heads import HEADS
+from evenstream.errors import EvenstreamError, InputError
 from evenstream.methods import METHODS
 from evenstream.paper import experiments
-from evenstream.text import MethodText
+from evenstream.policies.rules import RULES
+from evenstream.policies.storing import STORING
+from evenstream.text import MethodText, option_types
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -66,7 +76,104 @@ def test_text_to_objects_to_text(written, least):
 def parts(composition):
     every = [*composition.parts, composition.head, composition.criterion]
     prior = getattr(composition.criterion, "prior", None)
-    plain = (
-        {} if prior is None else {k: v for k, v in vars(prior).items() if type(v) in (int, float)}
+    plain = [plain_values(each) for each in (composition.criterion, prior)]
+    kinds = [type(each) for each in (prior, composition.storing, composition.retrieval)]
+    return [(type(part), settings_of(part)) for part in every], kinds, plain
+
+
+def plain_values(thing):
+    return {k: v for k, v in vars(thing or object).items() if type(v) in (int, float, str)}
+
+
+# ---- objects to text to objects ------------------------------------------------------------------
+
+
+def with_any_options(cls, draw):
+    """An instance with some options drawn."""
+    taken = {name: kind for name, kind in option_types(cls).items() if draw.random() < 0.4}
+    return cls(**{name: any_value(kind, draw) for name, kind in taken.items()})
+
+
+def any_value(kind, draw):
+    if get_origin(kind) is Literal:
+        return draw.choice(get_args(kind))
+    values = {bool: (True, False), int: range(6), float: (0.1, 1, 2, 1e-7, 1 / 3, 3e10, 0.5)}
+    return draw.choice(values[kind])
+
+
+def any_criterion(draw):
+    prior = draw.choice(
+        [
+            priors.SlidingWindow(draw.randint(1, 4)),
+            priors.ExponentialWindow(0.3),
+            priors.RandomPrior(redraw=2),
+            priors.RandomPrior(seed=3),
+            priors.MacroPrior(),
+        ]
     )
-    return [(type(part), settings_of(part)) for part in every], type(prior), plain
+    tau, reduction = draw.choice([0, 1, 2, math.inf, 0.3]), draw.choice(["mean", "mean", "sum"])
+    kinds = [CrossEntropy(reduction), LogitAdjustedSoftmax(tau, reduction=reduction, prior=prior)]
+    return draw.choice(kinds + kinds[1:])
+
+
+def any_parts(draw):
+    yield "method", with_any_options(draw.choice(list(METHODS.values())), draw)
+    if draw.random() < 0.4:
+        yield "criterion", any_criterion(draw)
+    if draw.random() < 0.4:
+        yield "head", with_any_options(draw.choice(list(HEADS.values())), draw)
+    if draw.random() < 0.4:
+        yield "predict", with_any_options(draw.choice(list(RULES.values())), draw)
+    if draw.random() < 0.2:
+        yield "storing", draw.choice(list(STORING.values()))()
+
+
+def test_whatever_is_accepted_as_objects_survives_text_and_a_save():
+    """Anything else must be refused when it is composed, not when it is read again."""
+    draw, tried = random.Random(0), Counter()
+    for _ in range(500):
+        try:
+            given = dict(any_parts(draw))
+            before = copy.deepcopy(given)
+            learner = Learner(model="mlp", **given)
+        except InputError:
+            tried["refused"] += 1
+            continue
+        composition = learner.composition
+        again = {name: before[name] for name in composition.unwritten}
+        assert parts(compose(composition.text, **copy.deepcopy(again))) == parts(composition)
+        loaded = Learner.from_bytes(learner.to_bytes(), **again)
+        assert loaded.text == learner.text
+        assert parts(loaded.composition) == parts(composition)
+        tried["again" if again else "text alone"] += 1
+    assert all(tried[kind] > 40 for kind in ("refused", "again", "text alone")), tried
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_las_is_refused_in_an_object_as_it_is_in_text(name):
+    method = METHODS[name]()
+    if method.why_not_las is not None:
+        with pytest.raises(InputError, match=rf"{name}-las\S* makes no sense"):
+            Learner(method, criterion=LogitAdjustedSoftmax(tau=2))
+    else:
+        assert compose(method, criterion=LogitAdjustedSoftmax(tau=2)).text.startswith(f"{name}-las")
+
+
+def test_las_is_refused_where_an_option_would_have_two_owners():
+    las = LogitAdjustedSoftmax(tau=0)
+    with pytest.raises(InputError, match=r"er-posthoc-las.* makes no sense"):
+        Learner(methods.ERPostHoc(tau=2), criterion=las, predict=rules.ArgMax())
+
+    @dataclass
+    class Own(methods.ER):
+        tau: float = 3.0
+
+    with pytest.raises(InputError, match="option 'tau' of method Own is also one of its -las form"):
+        Learner(Own(), criterion=LogitAdjustedSoftmax(tau=0))
+
+
+def test_plain_cross_entropy_in_place_of_a_methods_own_las_must_be_given_again():
+    learner = Learner("auto", criterion=CrossEntropy())
+    assert set(learner.unwritten) == {"criterion"}
+    loaded = Learner.from_bytes(learner.to_bytes(), criterion=CrossEntropy())
+    assert type(loaded.criterion) is CrossEntropy

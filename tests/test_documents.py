@@ -164,6 +164,14 @@ def test_the_page_on_export_predicts_without_the_learner(tmp_path, monkeypatch, 
     assert str(module.learner.predict(module.new[:1])[0]) in capsys.readouterr().out
 
 
+def test_the_page_on_export_turns_rows_of_a_table_into_probabilities(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = run_as_module(blocks("docs/how-to/export.md")[1], tmp_path, "encoding")
+    expected = module.learner.predict_proba(module.rows)
+    np.testing.assert_allclose(module.probabilities, expected, rtol=0, atol=1e-5)
+    assert module.probabilities.argmax() == module.learner.labels.index("jam")
+
+
 def test_data_frames_block_runs(tmp_path, capsys):
     module = run_as_module(blocks("docs/how-to/data.md")[0], tmp_path, "frames")
     assert {column.name: column.kind for column in module.learner.table.columns} == {

@@ -99,7 +99,7 @@ def test_a_learner_of_images_by_name(tmp_path):
     assert np.mean(right) > 0.8, right
     learner.save(tmp_path)
     loaded = Learner.load(tmp_path)
-    assert loaded.model_text == "efficientnet-lite0:size=64"
+    assert loaded.model_text == "efficientnet-lite0:size=64,then=normalised-mlp"
     assert np.array_equal(loaded.predict_proba(test["dots"]), learner.predict_proba(test["dots"]))
     assert "efficientnet-lite0" in str(loaded)
     with pytest.raises(InputError, match="normalises"):
@@ -109,7 +109,8 @@ def test_a_learner_of_images_by_name(tmp_path):
 def test_text_forms():
     frozen = Frozen.read("wordllama:dtype=float16")
     assert frozen.dtype == "float16" and frozen.text == "wordllama:dtype=float16"
-    assert Frozen("wordllama", then="mlp").text is None
+    assert Frozen("wordllama", then="mlp").text == "wordllama:then=mlp"
+    assert Frozen("wordllama", then=nn.Linear(256, 2)).text is None
     full = "efficientnet-lite0:size=128,views=2,dtype=float16"
     assert Frozen.read(full).text == full
     with pytest.raises(InputError, match="has no option"):
@@ -220,7 +221,7 @@ def test_runs_by_name_of_an_encoder(tmp_path):
         for network in ("halves", "identity"):
             start_run(small_config(f"c-{table}", network=network), tmp_path / network)
         halves, plain = (read_learner(tmp_path / name)[0] for name in ("halves", "identity"))
-        assert halves.model_text == "halves" and halves.step == plain.step == 20
+        assert halves.model_text == "halves:then=identity" and halves.step == plain.step == 20
         assert torch.equal(halves.memory.field("x") * 2, plain.memory.field("x"))
 
 

@@ -1,6 +1,7 @@
 """The programs in examples/, on small data made here."""
 
 import csv
+import json
 import re
 import runpy
 import sys
@@ -13,6 +14,7 @@ from PIL import Image
 from evenstream import Learner
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+IMAGES = EXAMPLES.parent / "docs" / "images"
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
@@ -24,6 +26,16 @@ def run(monkeypatch, capsys):
         return capsys.readouterr().out
 
     return run
+
+
+def stored(name):
+    return IMAGES / f"tutorial_{name}.png"
+
+
+def data_in(picture):
+    """What a program has drawn, as numbers: pixels differ with the version of matplotlib."""
+    with Image.open(picture) as image:
+        return json.loads(image.text["Data"])
 
 
 def is_drawn(picture):
@@ -90,6 +102,28 @@ def test_text_intents(run, tmp_path):
     assert sorted(learner.labels) == ["card", "rate", "transfer"]
 
 
+def test_own_table(run, tmp_path):
+    picture = tmp_path / "table.png"
+    run("own_table.py", tmp_path, "--picture", picture)
+    assert is_drawn(picture)
+    assert data_in(picture) == pytest.approx(data_in(stored("own-table")), abs=1.1)
+
+
+def test_dark_replay(run, tmp_path):
+    picture = tmp_path / "remembered.png"
+    run("dark_replay.py", "--picture", picture)
+    drawn, kept = data_in(picture), data_in(stored("add-a-method"))
+    assert is_drawn(picture) and list(drawn) == list(kept)
+    for name, values in drawn.items():
+        assert values == pytest.approx(kept[name], abs=3), name  # sums differ between machines
+
+
+def test_the_program_has_the_method_of_the_tutorial():
+    page = (EXAMPLES.parent / "docs" / "tutorials" / "add-a-method.md").read_text(encoding="utf-8")
+    method = re.search(r"^@register.*?^```$", page, re.DOTALL | re.MULTILINE)[0].removesuffix("```")
+    assert method.strip() in (EXAMPLES / "dark_replay.py").read_text(encoding="utf-8")
+
+
 def test_compare_methods(run, tmp_path):
     picture = tmp_path / "differences.png"
     options = ("--batch", 100, "--seeds", 2, "--jobs", 1, "--picture", picture)
@@ -106,6 +140,7 @@ def test_reproduce_table(run, tmp_path):
     runs = RESULTS / "c-mnist_paper.runs.jsonl"
     out = run("reproduce_table.py", "mnist", runs, tmp_path / "out", "--picture", picture)
     assert "er-las, 500: 88.1 here, 91.7 in the paper" in out and out.count("here,") == 18
+    assert data_in(picture) == pytest.approx(data_in(stored("table")), abs=0.05)
     assert is_drawn(picture)
 
 

@@ -1,11 +1,14 @@
 """The package as it is installed."""
 
 import ast
+import configparser
 import importlib.metadata
 import logging
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -13,6 +16,13 @@ import pytest
 
 import evenstream
 from evenstream import errors, networks
+from evenstream.core.heads import Head
+from evenstream.policies.priors import PriorEstimator
+from evenstream.policies.retrieval import Retrieval
+from evenstream.policies.rules import InferenceRule
+from evenstream.policies.storing import Storing
+from evenstream.policies.teachers import Teacher
+from tools.set_address import with_absolute_links, with_urls
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,13 +45,39 @@ def test_public_names_resolve():
     "name",
     [
         *("methods", "rules", "heads", "priors", "retrieval", "storing", "streams", "networks"),
-        "encoders",
+        *("encoders", "teachers"),
     ],
 )
 def test_an_editor_completes_what_a_learner_is_composed_of(name):
     module = getattr(evenstream, name)
     assert dir(module) == sorted(module.__all__)
     assert all(hasattr(module, each) for each in module.__all__)
+
+
+def test_every_policy_is_exported_from_where_it_is():
+    exported = {
+        getattr(module, name)
+        for module in (
+            *(evenstream.methods, evenstream.rules, evenstream.retrieval, evenstream.storing),
+            *(evenstream.teachers, evenstream.priors, evenstream.heads),
+        )
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    }
+    bases = (Retrieval, Storing, InferenceRule, Teacher, PriorEstimator, Head)
+    found = {each for base in bases for each in subclasses(base)}
+    ours = {each for each in found if each.__module__.startswith("evenstream.")}
+    assert {each for each in ours - exported if not each.__name__.startswith("_")} == set()
+
+
+def subclasses(base):
+    return {base}.union(*map(subclasses, base.__subclasses__()))
+
+
+@pytest.mark.parametrize("name", ["augment", "data", "teachers"])
+def test_a_module_is_found_without_being_imported_before(name):
+    code = f"import evenstream; print(evenstream.{name}.__all__[0])"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -113,3 +149,24 @@ def test_source_distribution_has_no_results(tmp_path):
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert {"src/evenstream/__init__.py", "docs/appendix/results.md"} <= set(names)
     assert not [name for name in names if name.startswith("docs/results/")]
+
+
+def test_the_type_checker_looks_for_names_in_tests():
+    settings = configparser.ConfigParser()
+    settings.read(Path(__file__).with_name("mypy.ini"))
+    off = set(settings["mypy"]["disable_error_code"].split(", "))
+    assert not off & {"attr-defined", "name-defined", "call-arg", "import-not-found"}
+
+
+def test_a_release_names_the_repository_that_it_comes_from():
+    address = "https://example.org/someone/evenstream"
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "urls" not in tomllib.loads(pyproject)["project"]  # nothing is public yet
+    urls = tomllib.loads(with_urls(pyproject, address, "v1"))["project"]["urls"]
+    assert urls["Changelog"] == f"{address}/blob/v1/CHANGELOG.md"
+    readme = with_absolute_links((ROOT / "README.md").read_text(encoding="utf-8"), address, "v1")
+    assert f"]({address}/raw/v1/docs/images/demo.png)" in readme
+    assert f"]({address}/blob/v1/docs/choose.md)" in readme
+    assert not re.findall(r"\]\((?!https?:|#)", readme)
+    with pytest.raises(ValueError, match="lacks the line"):
+        with_urls("", address, "v1")

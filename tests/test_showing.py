@@ -39,8 +39,8 @@ def cell(monkeypatch):
 
     kernel = types.SimpleNamespace(kernel=object())
     ipython = types.ModuleType("IPython")
-    ipython.get_ipython = lambda: kernel
-    ipython.display = types.ModuleType("IPython.display")
+    ipython.get_ipython = lambda: kernel  # type: ignore[attr-defined]
+    ipython.display = types.ModuleType("IPython.display")  # type: ignore[attr-defined]
     ipython.display.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)

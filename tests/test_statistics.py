@@ -185,3 +185,15 @@ def test_the_interval_of_a_mean():
     found = mean_interval(values)
     assert (found.mean, found.low, found.high) == pytest.approx((4, low, high))
     assert mean_interval([3.0]).low is None
+
+
+def test_an_interval_within_what_is_possible():
+    wide = mean_interval([99.0, 90.0])
+    assert wide.high > 100 and wide.low < 80
+    cut = wide.within(80, 100)
+    assert (cut.low, cut.high, cut.mean, cut.n, cut.std) == (80, 100, wide.mean, 2, wide.std)
+    assert wide.within(-1e3, 1e3) == wide and mean_interval([5.0]).within(0, 1) == mean_interval(
+        [5]
+    )
+    beyond = mean_interval([140.0, 160.0])
+    assert beyond.within(0, 100) == beyond, "then it was no bound"

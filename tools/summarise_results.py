@@ -15,7 +15,7 @@ from evenstream.files import write_atomically
 from evenstream.paper import descriptions, experiments
 from evenstream.paper.report import outcomes_of
 from evenstream.paper.summary import summary
-from evenstream.report.experiments import find_runs
+from evenstream.report.experiments import Search, find_runs
 from evenstream.report.experiments.markdown import table_text
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -29,9 +29,18 @@ def with_summary(text: str, results: Path) -> str:
     _, ended, after = rest.partition(END)
     if not (found and ended):
         raise EvenstreamError(f"the text has no place for the summary: {BEGIN}{END}")
-    outcomes = outcomes_of(find_runs([results]), experiments())
+    search = find_runs([results])
+    outcomes = outcomes_of(search, experiments())
     table = table_text(summary(outcomes, list(descriptions().values())))
-    return f"{before}{BEGIN}\n{table}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n{table}\n\n{_seconds(search)}\n\n{END}{after}"
+
+
+def _seconds(search: Search) -> str:
+    known = sum(each.run.metrics.number("cpu_seconds") is not None for each in search.runs)
+    return (
+        f"{len(search.runs)} runs are stored. {known} of them, the newest, know their CPU seconds; "
+        "of all others there are only wall seconds, of machines that did other work as well."
+    )
 
 
 if __name__ == "__main__":

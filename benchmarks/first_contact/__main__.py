@@ -1,4 +1,4 @@
-"""Ask, then learn, batch by batch; at the end ask about the test rows."""
+"""Predict, then learn, batch by batch; at the end predict the test rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEEDLESS = ("nearest means", "nearest means, unscaled", "slda", "river softmax",
 
 
 class Evenstream:
-    """`Learner()`, nothing given but the seed."""
+    """`Learner()` with nothing set but the seed."""
 
     def __init__(self, seed: int) -> None:
         self.learner = Learner(seed=seed)
@@ -43,7 +43,7 @@ class Evenstream:
 
 
 def examine(rival: Rival, stream: Stream) -> dict[str, float]:
-    """Accuracy of the answers before learning, plain and by class, and at the end."""
+    """Accuracy before learning, plain and averaged over classes, and final accuracy."""
     right: dict[str, list[bool]] = defaultdict(list)
     began = time.process_time()
     for number, (x, y) in enumerate(stream.batches()):
@@ -62,7 +62,7 @@ def examine(rival: Rival, stream: Stream) -> dict[str, float]:
 
 
 def all_at_once(rival: Rival, stream: Stream) -> float:
-    """Accuracy at the end of one that learns all rows together."""
+    """Final accuracy of a model that learns all rows at once."""
     assert stream.x_test is not None and stream.y_test is not None
     rival.learn(stream.x, stream.y)
     return round(float((rival.predict(stream.x_test) == stream.y_test).mean()), 4)
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def _read(out: Path) -> dict[tuple[str, int, str], dict[str, float]]:
-    """What an earlier call has written, so that this one goes on."""
+    """The results of earlier calls, so that this one can resume."""
     lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     found = {}
     for line in map(json.loads, lines):

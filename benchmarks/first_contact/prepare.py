@@ -1,4 +1,4 @@
-"""From public repositories to the .npz files that the exam reads.
+"""Turn public repositories into the .npz files that the benchmark reads.
 
     python -m benchmarks.first_contact.prepare MIRRORS FOLDER [--minilm MODEL]
 
@@ -40,7 +40,7 @@ TOKENS = 128
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and labels; without texts to be asked about, in order of arrival."""
+    """Texts and labels; in order of arrival if there are no test texts."""
 
     name: str
     texts: Texts
@@ -108,14 +108,14 @@ def _posts(repository: _Repository) -> Iterator[tuple[datetime, str, str]]:
 
 
 def wordllama() -> Encode:
-    """As evenstream has it, not normalised."""
+    """The embeddings of evenstream's encoder, not normalised."""
     from evenstream.encoders.wordllama import WordLlama
 
     return WordLlama()
 
 
 def minilm(folder: Path) -> Encode:
-    """Means of the last layer, of unit length, as its card says."""
+    """Means of the last layer at unit length, as the model card says."""
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
@@ -133,7 +133,7 @@ def minilm(folder: Path) -> Encode:
 
 
 def embed(encode: Encode, texts: Texts, batch: int = 32) -> Any:
-    """Texts of like length together, for speed."""
+    """Embed texts of similar length together, for speed."""
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     made: list[Any] = [None] * len(texts)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""What one would use instead of a learner; each written independently of evenstream."""
+"""What you might use instead of a learner; each is independent of evenstream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Labels = NDArray[np.str_]
 
 
 class Rival(Protocol):
-    """Answers, then learns, batch by batch."""
+    """Predicts, then learns, batch by batch."""
 
     def learn(self, x: Matrix, y: Labels) -> None: ...
 
@@ -42,7 +42,7 @@ class ClassSums:
 
 
 class PlainMeans(ClassSums):
-    """The nearest class mean of columns as they are."""
+    """Nearest class mean, with unscaled columns."""
 
     def predict(self, x: Matrix) -> Labels:
         labels, _, means = self.means()
@@ -50,7 +50,7 @@ class PlainMeans(ClassSums):
 
 
 class NearestMeans(ClassSums):
-    """The nearest class mean of columns that are scaled by their deviation so far."""
+    """Nearest class mean, with columns scaled by their deviation so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def _chosen(labels: Labels, scores: Matrix) -> Labels:
 
 
 class RandomRidge:
-    """RanPAC: 2,000 random features and ridge regression; the ridge by a fifth held out."""
+    """RanPAC: 2,000 random features and ridge regression, its penalty by a held-out fifth."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -121,7 +121,7 @@ class RandomRidge:
 
 
 class SklearnSGD:
-    """scikit-learn's SGDClassifier by partial_fit, on scaled columns, told all classes."""
+    """SGDClassifier with partial_fit, on scaled columns, given all classes in advance."""
 
     def __init__(self, classes: Labels, seed: int) -> None:
         self.classes, self.scaler = classes, StandardScaler()
@@ -136,7 +136,7 @@ class SklearnSGD:
 
 
 class River:
-    """A model of River behind its StandardScaler, row by row."""
+    """A River model behind River's StandardScaler, row by row."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         from river import preprocessing
@@ -152,7 +152,7 @@ class River:
 
 
 def rivals(classes: Labels, seed: int, table: bool) -> dict[str, Callable[[], Rival]]:
-    """Those that suit a table, or embeddings (on which River takes hours)."""
+    """The rivals for a table, or for embeddings (on which River takes hours)."""
     found: dict[str, Callable[[], Rival]] = {
         "nearest means": NearestMeans,
         "nearest means, unscaled": PlainMeans,

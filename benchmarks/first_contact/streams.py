@@ -1,4 +1,4 @@
-"""The streams: intents in groups, posts by date, tables in the order they came."""
+"""The streams: intents in groups, posts by date, tables in their own order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = 10
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows in order of arrival, and rows to be asked about at the end."""
+    """Rows in order of arrival, and test rows for the end."""
 
     name: str
     x: Matrix

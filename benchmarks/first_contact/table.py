@@ -1,4 +1,4 @@
-"""What the exam has written, as tables for docs/appendix/results.md.
+"""Results of the benchmark as tables for docs/appendix/results.md.
 
 python -m benchmarks.first_contact.table FILE.jsonl ...
 """
@@ -18,7 +18,7 @@ MEASURES = ("final", "prequential", "balanced")
 
 
 def tables(files: list[Path]) -> str:
-    """A table for each measure: a row for each stream, a column for each who; in percent.
+    """A table for each measure: a row for each stream, a column for each model, in percent.
 
     The mean over seeds; half the width of its 95 % interval where there are several that differ.
     """

@@ -34,7 +34,7 @@ def lines(patience: Patience) -> Iterator[Line]:
 
 
 def scored(criterion: Callable[[Tensor, Tensor], Tensor], n_classes: int) -> Callable[[], None]:
-    """A call that scores a batch of 64 and goes backward."""
+    """A call that scores a batch of 64 and runs the backward pass."""
     logits = torch.randn(64, n_classes, requires_grad=True)
     labels = torch.randint(0, n_classes, (64,))
 

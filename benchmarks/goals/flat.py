@@ -15,7 +15,7 @@ TENTH = STEPS // 10
 
 
 class _Stream:
-    """A learner on its way along a stream with ten new classes every 5,000 steps."""
+    """A learner somewhere in a stream with ten new classes every 5,000 steps."""
 
     def __init__(self) -> None:
         self.learner = parts.learner_after("er-las", "mlp", batch=BATCH)
@@ -31,7 +31,7 @@ class _Stream:
 
 
 def lines(patience: Patience) -> Iterator[Line]:
-    """The end of a stream in turn with the beginning of another; a memory of a million rows."""
+    """The end of one stream alternating with the start of another; a memory of a million rows."""
     old, young = _Stream(), _Stream()
     while old.steps < TENTH:
         old.block()

@@ -17,7 +17,7 @@ SIDE = 96
 
 
 def lines(patience: Patience) -> Iterator[Line]:
-    """EfficientNet-Lite0, and slim-resnet18 beside the same network that replay goes through."""
+    """EfficientNet-Lite0, and slim-resnet18 beside replay through all of it."""
     encoder = Frozen("efficientnet-lite0").encoder
     assert isinstance(encoder, nn.Module)
     step = steps(Learner("er-las", Frozen(encoder), memory=200), (3, SIDE, SIDE))

@@ -1,4 +1,4 @@
-"""Target 5: expensive methods against `er`, and against their own forwards and backwards."""
+"""Target 5: expensive methods against `er`, and against the passes that they need."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Passes:
     memory: int = MEMORY
 
     def over_er(self) -> float:
-        """The theoretical cost relative to `er`, a backward costing two forwards."""
+        """The theoretical cost relative to `er`; a backward pass costs two forward passes."""
         return (3 * sum(self.trained) + sum(self.forwards)) / (3 * 2 * self.batch * self.steps)
 
 

@@ -1,4 +1,4 @@
-"""What it costs that predictions wait for no step, in CPU time."""
+"""The CPU time it costs that predictions never wait for a step."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def _ratio(one: Learner, other: Learner, network: str, patience: Patience) -> Ra
 
 
 def _never_asked(learner: Learner) -> None:
-    """Leave out even the question whether somebody else uses it."""
+    """Skip even the check whether another thread uses the learner."""
     for name in ("before_change", "after_change"):
         setattr(learner, name, lambda: None)

@@ -1,4 +1,4 @@
-"""Hostile archives and files: nothing gets out, nothing is run, nothing half is kept."""
+"""Hostile archives and files: nothing escapes, no code is run, nothing partial is kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LINKS = [_FIRST, "/etc/passwd", "../../evil", "", "."]
 
 
 def attack(seed: int, folder: Path) -> None:
-    """Offer a file that means harm; or an archive, and then the good one."""
+    """Offer a malicious file; or a malicious archive followed by the good one."""
     draw = random.Random(seed)
     if seed % 3 == 2:
         _offer_file(draw, folder)
@@ -82,7 +82,7 @@ def good_files() -> dict[str, bytes]:
 
 
 def packed(kind: str, files: dict[str, bytes], odd: tuple[Any, bytes] | None = None) -> bytes:
-    """An archive; `odd` is one more member, described in the archive's own way."""
+    """An archive; `odd` is an additional member in the archive's own format."""
     warnings.simplefilter("ignore")  # of names that occur twice
     buffer = io.BytesIO()
     if kind == "zip":
@@ -101,7 +101,7 @@ def packed(kind: str, files: dict[str, bytes], odd: tuple[Any, bytes] | None = N
 
 
 def _hostile(kind: str, draw: random.Random) -> bytes:
-    """A good archive with a member that means harm, or damaged, or both."""
+    """A good archive with a malicious member, or damage, or both."""
     name, content = draw.choice(_NAMES), draw.choice(_CONTENTS)
     member: Any = zipfile.ZipInfo("x")
     if kind == "zip":
@@ -137,7 +137,7 @@ def _check_nothing_got_out(folder: Path) -> None:
 
 
 class _Harm:
-    """What a reader that runs programs would make a folder of."""
+    """A pickle that would create a folder if it were executed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

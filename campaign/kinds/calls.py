@@ -1,4 +1,4 @@
-"""Fuzzed calls of a learner: one that is refused says why, and changes nothing."""
+"""Fuzzed calls of a learner: a refused call says why and changes nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OPTIONS = [name for name in signature(Learner).parameters if name not in ("meth
 
 
 def attack(seed: int, folder: Path) -> None:
-    """Make a learner and call it, well and badly."""
+    """Make a learner and call it with good and bad arguments."""
     warnings.simplefilter("ignore")
     fuzz = _Fuzz(random.Random(seed), folder)
     for number in range(EACH):
@@ -108,7 +108,7 @@ class _Fuzz:
             raise Failure(f"{problem[:1000]}: {what}")
 
     def odd(self, *good: Any, rate: float = 0.5) -> Any:
-        """One of the good values, or something else."""
+        """One of the good values, or a bad one."""
         value = self.draw.choice(good if good and self.draw.random() > rate else _ODD)
         self.given.append(value)
         return value

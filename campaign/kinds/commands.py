@@ -1,4 +1,4 @@
-"""Fuzzed command lines: done or refused in plain words, never with a traceback."""
+"""Fuzzed command lines: they succeed or are refused in plain words, never with a traceback."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _ODD = [
 
 
 def attack(seed: int, folder: Path) -> None:
-    """Give one command line, in a folder with something of everything."""
+    """Run one command line in a folder that has a bit of everything."""
     draw, home, place = random.Random(seed), folder.parents[1], folder / "in" / "side"
     shutil.copytree(home / "first", place / "done")
     shutil.copytree(home / "samples" / "plant", place / "plant")

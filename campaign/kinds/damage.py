@@ -1,4 +1,4 @@
-"""Damaged folders: who reads one says so, or gets exactly what would have come without."""
+"""Damaged folders: a reader reports the damage, or gets exactly what it would have without it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _JUNK = [
 
 
 def attack(seed: int, folder: Path) -> None:
-    """Damage a copy of what a command has left, read it and go on with it."""
+    """Damage a copy of what a command left behind, read it and continue with it."""
     draw, home, place = random.Random(seed), folder.parents[1], folder / "copy"
     if seed % 10 == 9:
         _damage_data(folder, draw)
@@ -67,7 +67,7 @@ def attack(seed: int, folder: Path) -> None:
 
 
 def _damage_data(folder: Path, draw: random.Random) -> None:
-    """Damage a folder of data sets, or what is on record about them."""
+    """Damage a folder of data sets, or its records."""
     archive = folder / f"{NAME}.zip"
     archive.write_bytes(packed("zip", good_files()))
     for line in ("import", "damage", "list", "verify", "get", "import"):
@@ -88,7 +88,7 @@ def _results(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _half_done(case: Case, tenths: int, home: Path) -> Path:
-    """What a command has left when it was killed after some tenths of its work; made once."""
+    """What a command leaves when killed after some tenths of its work; computed once."""
     whole = tenths == 10 or case.has_workers
     at = 0 if whole else reference(case, home).operations * tenths // 10
     place = home / "half-done" / f"{case.key}-{at}"
@@ -105,7 +105,7 @@ def _half_done(case: Case, tenths: int, home: Path) -> Path:
 
 
 def _damage(folder: Path, draw: random.Random, names: str = "*") -> tuple[str, bool]:
-    """Damage a file; returns what was done, and whether it shows."""
+    """Damage a file; returns what was done, and whether a reader can notice."""
     files = sorted(path for path in folder.rglob(names) if path.is_file())
     if not files:
         return "nothing left to damage", True
@@ -151,7 +151,7 @@ def _changed(content: bytes, how: str, draw: random.Random) -> bytes:
 
 
 def _mutated(tree: Any, draw: random.Random) -> Any:
-    """A tree with a wrong value somewhere, and the checksum made right again."""
+    """A tree with a wrong value somewhere and a matching checksum."""
     at = tree
     while isinstance(at, dict | list) and at:
         key = draw.choice(list(at) if isinstance(at, dict) else range(len(at)))

@@ -1,4 +1,4 @@
-"""Kill -9 of a real command or a worker of it, while it starts or at work."""
+"""Kill -9 of a real command or one of its workers, during start-up or at work."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def attack(seed: int, folder: Path) -> None:
 
 
 def see_work(life: Life, folder: Path) -> None:
-    """Wait until a command that was just started has written something."""
+    """Wait until a newly started command has written something."""
     began, give_up = time.time(), time.monotonic() + LONGEST
     while not life.ends(0.01) and time.monotonic() < give_up:
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Kill -9 of a fork that needs no start-up, at any moment or right before it changes a file."""
+"""Kill -9 of a fork without start-up, at a random moment or right before it changes a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill -9 while labels come late, change and go: what goes on is the same, bit for bit."""
+"""Kill -9 while labels arrive late, change and go: the resumed learner is the same, bit for bit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attack(seed: int, folder: Path) -> None:
 def _hit(
     method: str, seed: int, place: Path, draw: random.Random, operations: int, seconds: float
 ) -> bool:
-    """Kill one life at a random moment, or right before it changes a file; False: it was over."""
+    """Kill one run at a random moment, or right before it changes a file; False if it had ended."""
     if draw.random() < 0.4:
         return live(method, seed, place, after=draw.random() * seconds)
     at = draw.randint(1, operations)
@@ -54,7 +54,7 @@ def live(
     *,
     after: float | None = None,
 ) -> bool:
-    """Lead a life in a fork; returns whether it was killed."""
+    """Run in a fork; returns whether it was killed."""
     child = os.fork()
     if child == 0:
         status = 1

@@ -1,4 +1,4 @@
-"""Too few files, full disks, too little memory: said in plain words, and made good afterwards."""
+"""Too few files, full disks, too little memory: reported in plain words, and recovered from."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _mount(*words: str) -> bool:
 
 
 def _restrict(draw: random.Random) -> None:
-    """Let this process have less of something."""
+    """Limit a resource of this process."""
     if draw.random() < 0.25:
         os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
         return

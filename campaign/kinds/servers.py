@@ -1,4 +1,4 @@
-"""Servers that misbehave: `data get` gives up in plain words, and a good server makes up for it."""
+"""Misbehaving servers: `data get` gives up in plain words, and succeeds with a good server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOVED = "302 Found"
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a server sends; by default what was asked for."""
+    """What a server sends; by default, what was requested."""
 
     status: str = ""
     length: str = ""
@@ -96,7 +96,7 @@ def _get(folder: Path, content: bytes, checksum: str | None, answers: list[_Answ
 
 
 def _be_impatient() -> None:
-    """Let this process wait less than it would."""
+    """Shorten this process's timeouts."""
     from evenstream.data import download
 
     sleep = time.sleep

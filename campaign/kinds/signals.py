@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a command ends in order and goes on exactly; a call is made or is not."""
+"""Ctrl-C and SIGTERM: commands end cleanly and resume exactly; calls happen fully or not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _blow(draw: random.Random, case: Case, place: Path, expected: Reference) -> 
 
 
 def _interrupt_learner(draw: random.Random, folder: Path) -> None:
-    """Call twins alike, one with Ctrl-C at a line of Python: the call is made or it is not."""
+    """Call twins alike, one with Ctrl-C at a line of Python: it happens fully or not."""
     warnings.simplefilter("ignore")
     spec, network = draw.choice(methods()), draw.choice(["mlp", "mlp-norm"])
     optimizer = draw.choice(["sgd", "adam"])
@@ -75,7 +75,7 @@ def _interrupt_learner(draw: random.Random, folder: Path) -> None:
 
 
 def _calls(draw: random.Random, folder: Path) -> list[tuple[str, Callable[[Learner], Any]]]:
-    """As many as there are attempts."""
+    """One call for each attempt."""
     y = np.random.default_rng(draw.randrange(2**30)).integers(0, 4, (EACH, 6))
     batches = [(labels[:, None] + np.linspace(-1, 1, 30).reshape(6, 5), labels) for labels in y]
     return [
@@ -92,7 +92,7 @@ def _calls(draw: random.Random, folder: Path) -> list[tuple[str, Callable[[Learn
 
 
 def _lines(call: Callable[[Learner], Any], learner: Learner, at: int = 0) -> int:
-    """Make a call, with Ctrl-C at a line; returns how many lines of Python it took."""
+    """Make a call, with Ctrl-C at one of its lines; returns how many lines of Python ran."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Threads: predictions while learners learn change nothing, and are those of complete steps."""
+"""Threads: predictions during learning change nothing, and always reflect complete steps."""
 
 from __future__ import annotations
 

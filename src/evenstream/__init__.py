@@ -1,7 +1,7 @@
 """evenstream: online continual learning with Logit Adjusted Softmax.
 
 `Learner` learns from batches; `methods`, `rules`, `heads`, `priors`, `retrieval`, `storing`,
-`networks` and `streams` hold the parts it can be composed of.
+`teachers`, `networks`, `augment` and `streams` hold the parts it can be composed of.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from evenstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from evenstream import encoders, methods, networks, streams
+    from evenstream import augment, data, encoders, methods, networks, streams
     from evenstream.core import drift, edits, heads
     from evenstream.core.heads import register_head
     from evenstream.core.optimizers import register_optimizer
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from evenstream.methods import Method, register
     from evenstream.metrics import register_metric
     from evenstream.networks import register_network
-    from evenstream.policies import priors, retrieval, rules, storing
+    from evenstream.policies import priors, retrieval, rules, storing, teachers
     from evenstream.policies.criteria import CrossEntropy, LogitAdjustedSoftmax
     from evenstream.policies.rules import register_rule
     from evenstream.streams import register_scenario
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 logging.getLogger("evenstream").addHandler(logging.NullHandler())  # quiet unless configured
 
 _MODULES = {
+    "augment": "evenstream.augment",
+    "data": "evenstream.data",
     "edits": "evenstream.core.edits",
     "drift": "evenstream.core.drift",
     "encoders": "evenstream.encoders",
@@ -61,6 +63,7 @@ _MODULES = {
     "rules": "evenstream.policies.rules",
     "storing": "evenstream.policies.storing",
     "streams": "evenstream.streams",
+    "teachers": "evenstream.policies.teachers",
 }
 _HOME = {
     "CrossEntropy": "evenstream.policies.criteria",
@@ -119,6 +122,8 @@ __all__ = [
     "TableEncoder",
     "TrackingWarning",
     "WorkerWarning",
+    "augment",
+    "data",
     "drift",
     "edits",
     "encoders",
@@ -141,6 +146,7 @@ __all__ = [
     "rules",
     "storing",
     "streams",
+    "teachers",
 ]
 
 

@@ -1,7 +1,7 @@
 """What is used where nothing is said: the one place that decides it, from the shape of an input.
 
 Fixed on scikit-learn's wine, breast cancer, iris and digits, in shuffled order and class by class,
-and on descriptions of Debian packages (docs/methods/index.md). Named streams have protocols of
+and on descriptions of Debian packages (docs/methods/auto.md). Named streams have protocols of
 their own (`streams/catalogue.py`).
 """
 
@@ -45,7 +45,7 @@ _FLAT = Choice(
     batch=10,
     replay_batch=32,
 )
-_SMALL = Choice("convnet", "small images")
+_SMALL = Choice("convnet", "small images", optimizer="adamw", lr=1e-3, weight_decay=1e-4, batch=10)
 _LARGE = Choice("resnet18-imagenet", f"images of {LARGE_IMAGE} pixels or more a side")
 
 

@@ -50,19 +50,24 @@ def check_options(instance: Any) -> None:
         given = getattr(instance, name)
         if given is default:
             continue
-        value = _as(kind, given)
-        if value is None:
-            raise InputError(f"{name} must be {_wording(kind)}, got {shown(given)}")
-        if bounds is not None and not bounds.least <= value <= bounds.most:
-            raise InputError(
-                f"{name} must lie in {bounds.least:g}..{bounds.most:g}, got {shown(given)}"
-            )
-        object.__setattr__(instance, name, value)  # works for frozen ones too
+        object.__setattr__(instance, name, _fitting(name, kind, bounds, given))  # also if frozen
+
+
+def _fitting(name: str, kind: Any, bounds: Within | None, given: Any) -> Any:
+    """The value converted to its type; rejects one that does not fit."""
+    value = _as(kind, given)
+    if value is None:
+        raise InputError(f"{name} must be {_wording(kind)}, got {shown(given)}")
+    if bounds is not None and not bounds.least <= value <= bounds.most:
+        raise InputError(
+            f"{name} must lie in {bounds.least:g}..{bounds.most:g}, got {shown(given)}"
+        )
+    return value
 
 
 @functools.cache  # evaluating annotations is slow
 def _options(cls: type) -> list[tuple[str, Any, Within | None, Any]]:
-    """Name, type, bounds and default of each field that can be checked."""
+    """Name, type, bounds and default of each field that can be checked; rejects bad defaults."""
     plain, full = typing.get_type_hints(cls), typing.get_type_hints(cls, include_extras=True)
     found: list[tuple[str, Any, Within | None, Any]] = []
     for field in dataclasses.fields(cls):
@@ -71,6 +76,8 @@ def _options(cls: type) -> list[tuple[str, Any, Within | None, Any]]:
             extras = getattr(full[field.name], "__metadata__", ())
             usual = Within(-math.inf) if kind in (int, float) else None  # NaN lies within no bounds
             bounds = next((each for each in extras if isinstance(each, Within)), usual)
+            if field.default is not dataclasses.MISSING:
+                _fitting(f"the default of {cls.__name__}.{field.name}", kind, bounds, field.default)
             found.append((field.name, kind, bounds, field.default))
     return found
 

@@ -7,9 +7,12 @@ or takes them as given; `Composition.text` turns them into canonical text again,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from types import FunctionType
 from typing import Any, Literal, get_args
 
 from torch import nn
@@ -34,6 +37,7 @@ from evenstream.text import (
     LAS,
     MethodText,
     join_options,
+    las_form,
     option_types,
     read_options,
     split_options,
@@ -118,6 +122,10 @@ class Composition:
         reason = reason or _why_not_storing(self.method, self.storing)
         if reason is not None:
             raise InputError(f"{self.text} makes no sense: {reason}")
+        own, adjustment = self.method.make_criterion(), LogitAdjustment.of(self.criterion)
+        same = adjustment is not None and adjustment == LogitAdjustment.of(own)
+        if isinstance(self.criterion, LogitAdjustedSoftmax) and not same:
+            _check_las(self.method, has_text=adjustment is not None)
 
     @property
     def text(self) -> str:
@@ -127,7 +135,7 @@ class Composition:
         adjustment = LogitAdjustment.of(self.criterion)
         written = [write_options(method)]
         if adjustment is not None and adjustment != LogitAdjustment.of(own_criterion):
-            name += LAS
+            name = las_form(name)
             written.append(write_options(adjustment))
         written.append(_head_text(self.head, method.make_head()))
         if type(self.storing) is not type(method.storing) and storing_name(self.storing):
@@ -147,7 +155,7 @@ class Composition:
         found: dict[str, object] = {}
         if METHODS.get(own.name) is not type(own):
             found["method"] = own
-        plain = type(self.criterion) is CrossEntropy and self.criterion.reduction == "mean"
+        plain = _is_plain(self.criterion) and _is_plain(own.make_criterion())
         if not plain and LogitAdjustment.of(self.criterion) is None:
             found["criterion"] = self.criterion
         if HEADS.get(getattr(self.head, "name", "")) is not type(self.head):
@@ -156,9 +164,9 @@ class Composition:
         as_own = type(self.rule) is type(rule) and settings_of(self.rule) == settings_of(rule)
         if not rule_text(self.rule) and not as_own:
             found["predict"] = self.rule
-        if self.retrieval is not own.retrieval:
+        if not _alike(self.retrieval, own.retrieval):
             found["retrieval"] = self.retrieval
-        if self.storing is not own.storing and not storing_name(self.storing):
+        if not _alike(self.storing, own.storing) and not storing_name(self.storing):
             found["storing"] = self.storing
         return found
 
@@ -240,7 +248,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
         raise UnknownName("method", said.name, method_names(), METHODS.hint)
     own, las, head = option_types(cls), option_types(LogitAdjustment), shared_options()
     types = own | las | head if adjusted else own | head
-    hints = dict.fromkeys(las, f"{said.name}{LAS}")
+    hints = dict.fromkeys(las, las_form(said.name))
     values = read_options("method", said.name, said.options, types, hints)
     composition = _own(cls(**_taken(values, own)))
     shared = _taken(values, head)
@@ -251,9 +259,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
         if type(made) is not type(composition.storing):
             composition = replace(composition, storing=made)
     if adjusted:
-        if composition.method.why_not_las is not None:
-            raise InputError(f"{said.name} makes no sense: {composition.method.why_not_las}")
-        refuse_shared(said.plain_name, own, las, f"its {LAS} form")
+        _check_las(composition.method)
         composition = replace(composition, criterion=LogitAdjustment(**values).build())
     if said.rule is not None:
         composition = replace(composition, rule=read_rule(said.rule))
@@ -263,7 +269,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
 def method_names() -> list[str]:
     """All names that `compose` knows, including `-las` forms and aliases."""
     plain = sorted(METHODS)
-    adjusted = [name + LAS for name in plain if METHODS[name]().why_not_las is None]
+    adjusted = [las_form(name) for name in plain if METHODS[name]().why_not_las is None]
     return [*plain, *adjusted, *ALIASES]
 
 
@@ -309,8 +315,7 @@ def _head_text(head: Head, own: Head) -> str:
     if HEADS.get(getattr(head, "name", "")) is not type(head) or head == own:
         return ""
     same = type(head) is type(own)
-    written = write_options(head, own if same else None)
-    options = ",".join(f"head_{option}" for option in written.split(",") if option)
+    options = write_options(head, own if same else None, prefix="head_")
     return ",".join(filter(None, ["" if same else f"head={head.name}", options]))
 
 
@@ -342,13 +347,26 @@ def _check_kind(name: str, part: Any, kind: type, example: str) -> None:
         )
 
 
-def refuse_shared(name: str, own: Iterable[str], other: Iterable[str], whose: str) -> None:
-    """Reject an option name with two owners."""
-    for option in own:
-        if option in other:
-            raise InputError(
-                f"option {option!r} of method {name} is also one of {whose}; choose another name"
-            )
+def _is_plain(criterion: CrossEntropy) -> bool:
+    """Whether it is what a method has if nothing else is said."""
+    return type(criterion) is CrossEntropy and criterion.reduction == "mean"
+
+
+def _alike(part: Retrieval | Storing, own: Retrieval | Storing) -> bool:
+    """Whether a policy is a method's own, or another of its kind that has no settings."""
+    return part is own or (type(part) is type(own) and not vars(part) and not vars(own))
+
+
+def _check_las(method: Method, has_text: bool = True) -> None:
+    """Reject Logit Adjusted Softmax if the method has no `-las` form, or no text for it."""
+    if method.why_not_las is not None:
+        raise InputError(f"{las_form(method.name)} makes no sense: {method.why_not_las}")
+    shared = option_types(type(method)).keys() & option_types(LogitAdjustment) if has_text else ()
+    for option in sorted(shared):
+        raise InputError(
+            f"option {option!r} of method {method.name} is also one of its {LAS} form; choose "
+            "another name"
+        )
 
 
 def import_path(thing: Any) -> str:
@@ -370,6 +388,40 @@ def settings_of(thing: object) -> str:
         values = {field.name: getattr(thing, field.name) for field in fields(thing)}
     plain = {name: v for name, v in values.items() if isinstance(v, (int, float, str, tuple))}
     return ", ".join(f"{name}={value!r}" for name, value in plain.items())
+
+
+def held_by(thing: object) -> str:
+    """The plain values that a function has from where it was defined, in order."""
+    if isinstance(thing, partial):
+        return _joined([*map(_plain_text, thing.args), held_by(thing.func)])
+    if not isinstance(thing, FunctionType):
+        return ""
+    values = {n: p.default for n, p in inspect.signature(thing).parameters.items()}
+    with suppress(ValueError):  # a variable without a value yet
+        values |= inspect.getclosurevars(thing).nonlocals
+    return _joined(f"{name}={said}" for name, v in values.items() if (said := _plain_text(v)))
+
+
+def structure_of(module: nn.Module) -> dict[str, str]:
+    """The classes of a module and its parts, with the settings of those from PyTorch itself."""
+    return {name: _kind_of(part) for name, part in module.named_modules()}
+
+
+def _kind_of(module: nn.Module) -> str:
+    """`NAME(SETTINGS)`, without the settings where these follow from the first batch."""
+    if isinstance(module, nn.modules.lazy.LazyModuleMixin):
+        return (module.cls_to_become or type(module)).__name__
+    own = type(module).__module__.startswith("torch.nn.")
+    settings = module.extra_repr() if own else ""
+    return type(module).__name__ + (f"({settings})" if settings else "")
+
+
+def _plain_text(value: object) -> str:
+    return repr(value) if isinstance(value, (int, float, str, tuple)) else ""
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(filter(None, texts))
 
 
 def _taken(values: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,15 @@ class LearningWarning(EvenstreamWarning):
 
 
 class NotLearning(LearningWarning):
-    """A learner seems to learn nothing; the message says what to try."""
+    """A learner seems to learn nothing; the message says what to try.
+
+    Attributes:
+        finding: the message without the advice.
+    """
+
+    def __init__(self, finding: str, advice: str = "") -> None:
+        super().__init__(f"{finding}: {advice}" if advice else finding)
+        self.finding = finding
 
 
 class DriftWarning(EvenstreamWarning):
@@ -81,7 +89,7 @@ class DriftWarning(EvenstreamWarning):
 
 
 class DataWarning(EvenstreamWarning):
-    """Samples were left out, or features share a column."""
+    """Samples or columns were left out, columns may be misread, or features share one."""
 
 
 class DamageWarning(EvenstreamWarning):
@@ -151,3 +159,9 @@ def some_of(names: Sequence[str], limit: int = 10) -> str:
     """The first names, and the total if there are more."""
     more = f", ... ({len(names)} in all)" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def count(n: int, what: str) -> str:
+    """A number of things: 1 task, 2 tasks, 10 classes, 3 batches."""
+    plural = f"{what}es" if what.endswith(("s", "ch")) else f"{what}s"
+    return f"{n:,} {what if n == 1 else plural}"

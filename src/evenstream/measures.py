@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -40,6 +41,18 @@ class Metric:
     def ranks(self) -> bool:
         """Whether a higher number is better than a lower one, or the other way round."""
         return self.better in ("higher", "lower")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What no number can lie beyond."""
+        least = 0.0 if self.timing else -math.inf
+        return {"%": (0.0, 100.0), "points": (-100.0, 100.0)}.get(self.unit, (least, math.inf))
+
+    @property
+    def difference_bounds(self) -> tuple[float, float]:
+        """The same for the difference of two."""
+        low, high = self.bounds
+        return low - high, high - low
 
     @property
     def reading(self) -> str:

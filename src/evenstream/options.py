@@ -1,7 +1,8 @@
 """Training options: declared here, once, for learners, runs, sweeps and the command line.
 
-To add an option, add a field to `TrainingOptions`, an argument to `Learner`, and the code that uses
-it.
+To add an option, add a field to `TrainingOptions`, an argument to `Learner`, its parameter to
+`evenstream.adapting.LearnerParameters`, and the code that uses it. Runs, sweeps and the command
+line follow.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ class TrainingOptions:
     lr: float = 0.03
     """Learning rate."""
     optimizer: str = "sgd"
-    """sgd, adam, adamw, or one registered by a plugin."""
+    """sgd, adam, adamw, one registered by a plugin, or MODULE:FUNCTION."""
     momentum: float = 0.0
     """Momentum of SGD."""
     weight_decay: float = 0.0
     """Weight decay, with any optimiser."""
     augment: str = "none"
-    """none, or any of crop, flip, resized-crop, jitter, gray, randaugment, joined by +."""
+    """none, or any of crop, flip, resized-crop, jitter, gray, randaugment, joined by +; or
+    MODULE:FUNCTION."""
     scope: Literal["seen", "all"] = "seen"
     """Classes in the softmax: those seen so far, or all that the stream will ever have."""
     seed: int = 0

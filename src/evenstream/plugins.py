@@ -11,12 +11,15 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import operator
 import os
 import sys
 import threading
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 
 from evenstream.errors import EvenstreamError, InputError
 
@@ -50,6 +53,22 @@ def import_plugins(*, again: bool = False) -> None:
                 _imported.add(named)
         finally:
             _importing.now = False
+
+
+def import_function(what: str, text: str) -> Callable[..., Any]:
+    """A function named as `MODULE:FUNCTION`; `what` it is for is named in errors."""
+    import_plugins()
+    module, _, name = text.partition(":")
+    try:
+        found = operator.attrgetter(name)(importlib.import_module(module))
+    except Exception as error:
+        raise InputError(
+            f"{what} {text!r} cannot be imported ({type(error).__name__}: {error}); its module "
+            "must be installed, or in a folder of PYTHONPATH"
+        ) from error
+    if not callable(found):
+        raise InputError(f"{what} {text!r} is not a function")
+    return cast(Callable[..., Any], found)
 
 
 def requested() -> list[str]:

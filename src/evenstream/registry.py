@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from re import fullmatch
 from typing import Any, Generic, TypeVar
 
@@ -52,6 +53,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
         return add
 
+    def register_class(self, name: str, base: type) -> Callable[[C], C]:
+        """The same for a subclass of `base`, whose fields are options and have defaults."""
+
+        def add(cls: C) -> C:
+            check_class(self.kind, cls, base)
+            check_defaults(self.kind, name, cls)
+            return self.register(name)(cls)
+
+        return add
+
     def add(self, name: str, thing: Any, origin: Any = None) -> None:
         """Register something.
 
@@ -62,7 +73,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """
         if not (isinstance(name, str) and fullmatch(self._form, name)):
             raise InputError(
-                f"a {self.kind} cannot be called {shown(name)}: its name must be of the form "
+                f"{a(self.kind)} cannot be called {shown(name)}: its name must be of the form "
                 f"{self._form}"
             )
         where = where_defined(thing if origin is None else origin)
@@ -111,10 +122,22 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._table)
 
 
+def a(kind: str) -> str:
+    """The word with its article."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def check_defaults(kind: str, name: str, cls: Any) -> None:
+    """Reject a class with an option that has no default."""
+    for field in fields(cls):
+        if field.default is MISSING and field.default_factory is MISSING:
+            raise InputError(f"option {field.name!r} of {kind} {name} needs a default")
+
+
 def check_class(kind: str, thing: Any, base: type) -> None:
     """Reject anything but a subclass of `base`."""
     if not (isinstance(thing, type) and issubclass(thing, base)):
-        raise InputError(f"a {kind} must be a subclass of {base.__name__}, got {shown(thing)}")
+        raise InputError(f"{a(kind)} must be a subclass of {base.__name__}, got {shown(thing)}")
 
 
 def check_function(kind: str, thing: Any) -> None:

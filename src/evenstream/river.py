@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from evenstream.adapting import LearnerParameters, bring_back, new_learner, written
@@ -142,7 +143,8 @@ class Classifier(base.MiniBatchClassifier, LearnerParameters):
         """Probabilities, a column for each of the learner's labels; no columns before any step."""
         if not self.learner.labels:
             return np.zeros((len(rows), 0))
-        return self.learner.scores(self.places.table(rows)).double().softmax(1).numpy()
+        scores = torch.from_numpy(self.learner.scores(self.places.table(rows)))
+        return scores.double().softmax(1).numpy()
 
     def __getstate__(self) -> dict[str, Any]:
         return written(vars(self), LEARNER)

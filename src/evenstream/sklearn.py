@@ -4,21 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from evenstream.adapting import LearnerParameters, bring_back, new_learner, written
 from evenstream.bounds import is_whole
 from evenstream.errors import InputError
 from evenstream.learner.learner import Learner
 from evenstream.showing import Line
+from evenstream.tabular import TableEncoder, TableRows, is_frame
+
+if TYPE_CHECKING:  # scikit-learn has no types; with unknown bases any parameter would be accepted
+
+    class BaseEstimator:
+        """What a classifier inherits from `sklearn.base.BaseEstimator`."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The parameters by name."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Set parameters by name."""
+
+        def get_metadata_routing(self) -> Any:
+            """See scikit-learn."""
+
+        def __sklearn_tags__(self) -> Any: ...
+        def __getstate__(self) -> dict[str, Any]: ...
+        def __setstate__(self, state: dict[str, Any]) -> None: ...
+
+    class ClassifierMixin:
+        """What it inherits from `sklearn.base.ClassifierMixin`."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+            """The accuracy."""
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
 
 __all__ = ["EXPECTED_FAILURES", "OnlineClassifier"]
 
@@ -33,11 +65,15 @@ EXPECTED_FAILURES = {
 }
 """scikit-learn checks that cannot pass, with the reason, for `expected_failed_checks`."""
 
+TEXTS = (
+    "OnlineClassifier takes matrices and frames, not texts: pass a frame with a column of them, or "
+    "what an encoder makes of them; evenstream.Learner(model='wordllama') takes texts themselves"
+)
 Array = NDArray[Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # type: ignore[misc]
+class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):
     """A classifier that `partial_fit` teaches more, even new classes, with far less forgetting.
 
     >>> from sklearn.datasets import load_iris
@@ -60,6 +96,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # ty
         learner_: the `evenstream.Learner`, whose own labels stay in order of arrival.
         n_features_in_: number of input columns.
         feature_names_in_: their names, if the inputs had any.
+        table_: how columns become inputs, if the first frame had columns of text, categories or
+            dates, or missing cells.
     """
 
     epochs: int = EPOCHS
@@ -128,7 +166,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # ty
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """A probability for each row and each label of `classes_`."""
         check_is_fitted(self)
-        scores = self.learner_.scores(self._rows(X)).double()
+        scores = torch.from_numpy(self.learner_.scores(self._rows(X))).double()
         probabilities = np.zeros((len(scores), len(self.classes_)))
         places = np.searchsorted(self.classes_, np.array(self.learner_.labels, self.classes_.dtype))
         probabilities[:, places] = scores.softmax(1).numpy()
@@ -152,16 +190,37 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # ty
 
     # ---- inputs --------------------------------------------------------------------------------
 
-    def _rows(self, X: Any) -> Array:
+    def _rows(self, X: Any) -> Any:
         """Inputs, checked as scikit-learn requires."""
-        checked: Array = validate_data(self, X, reset=False, allow_nd=True, dtype=dtype_of(X))
-        return checked
+        return self._checked(X, reset=False, table=self._table)
 
-    def _data(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
+    def _data(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         """Inputs and labels, checked as scikit-learn requires."""
-        rows, labels = validate_data(self, X, y, reset=reset, allow_nd=True, dtype=dtype_of(X))
+        table = is_table(X) if reset else self._table
+        if isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
+            raise InputError(TEXTS)
+        if table:
+            rows, labels = self._checked(X, reset=reset, table=True), column_or_1d(y, warn=True)
+            check_consistent_length(rows, labels)
+        else:
+            rows, labels = validate_data(self, X, y, reset=reset, allow_nd=True, dtype=dtype_of(X))
+        self._table = table
         check_classification_targets(labels)
         return rows, labels
+
+    _table = False
+    """Whether it was fitted on a table that is more than a matrix of numbers."""
+
+    def _checked(self, X: Any, *, reset: bool, table: bool) -> Any:
+        """Inputs: a matrix, or the encoded rows of a table."""
+        if not table:
+            return validate_data(self, X, reset=reset, allow_nd=True, dtype=dtype_of(X))
+        if not is_frame(X):
+            raise InputError("the classifier was fitted on a table; pass a frame with its columns")
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if reset:
+            self.table_ = TableEncoder.infer(X)
+        return TableRows(self.table_.encode_frame(X), self.table_)
 
     def _weighed(
         self, X: Array, y: Array, sample_weight: Any, *, balanced: bool
@@ -198,6 +257,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):  # ty
         bring_back(self, LEARNER)
 
 
+def is_table(X: Any) -> bool:
+    """Whether this is a frame with columns other than numbers, or with missing cells."""
+    return is_frame(X) and not TableEncoder.infer(X).obvious
+
+
 def dtype_of(X: Any) -> Any:
     """Tables become float32; images keep their type, so that uint8 is scaled to 0..1."""
     return np.float32 if getattr(X, "ndim", 2) <= 2 else "numeric"
@@ -210,7 +274,12 @@ def one_pass(
     for start in range(0, len(rows), learner.options.batch):
         chosen = rows[start : start + learner.options.batch]
         own = None if weights is None else weights[chosen]
-        learner.learn(X[chosen], plain(y[chosen]), weights=own, store=store)
+        learner.learn(part_of(X, chosen), plain(y[chosen]), weights=own, store=store)
+
+
+def part_of(X: Any, rows: Array) -> Any:
+    """Some rows of a matrix or an encoded table."""
+    return TableRows(X.values[rows], X.encoder) if isinstance(X, TableRows) else X[rows]
 
 
 def plain(labels: Array) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -58,6 +58,12 @@ class Interval:
         """The difference the other way round."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return Interval(-self.mean, low, high, self.n, self.std)
+
+    def within(self, least: float, most: float) -> Interval:
+        """The same without what is impossible, such as a share above 100 %."""
+        if self.low is None or self.high is None or not least <= self.mean <= most:
+            return self
+        return replace(self, low=max(self.low, least), high=min(self.high, most))
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Return the fields as a dictionary that can be written to JSON."""

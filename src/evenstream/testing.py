@@ -153,17 +153,16 @@ def check_same_seed_same_weights(method: str) -> None:
 
 def check_resumes_exactly(method: str) -> None:
     """Saved halfway, loaded and continued, it equals an uninterrupted run."""
-    stream, whole, loaded = toy_stream(10), make_learner(method), {}
-    for done, batch in enumerate(stream):
-        if done in (1, 7):
-            with tempfile.TemporaryDirectory() as folder:
-                whole.save(folder)
-                loaded[done] = Learner.load(folder, model=Backbone())
-        feed(whole, [batch])
-    for cut, learner in loaded.items():
-        feed(learner, stream[cut:])
-        assert learner.fingerprint() == whole.fingerprint(), (
-            f"{method} saved after {cut} steps continues differently: state is missing from "
+    stream = toy_stream(10)
+    whole = feed(make_learner(method), stream[:1])
+    for first, last in ((1, 7), (7, 10)):
+        with tempfile.TemporaryDirectory() as folder:
+            whole.save(folder)
+            resumed = Learner.load(folder, model=Backbone())
+        for learner in (whole, resumed):
+            feed(learner, stream[first:last])
+        assert resumed.fingerprint() == whole.fingerprint(), (
+            f"{method} saved after {first} steps continues differently: state is missing from "
             "tensors, modules or optimizers"
         )
 
@@ -355,7 +354,7 @@ def check_corrections(method: str) -> None:
     x = np.stack([row for row, _ in others])
     before = learner.scores(x)
     learner.rename("bolt", "renamed")
-    assert torch.equal(learner.scores(x), before), f"{method}: a new name changes predictions"
+    assert np.array_equal(learner.scores(x), before), f"{method}: a new name changes predictions"
     if not type(learner.method).__module__.startswith("evenstream.") and _refuses(learner):
         return
     _assert_undone(learner, "regroup", learner.remove_class, 7)
@@ -364,7 +363,7 @@ def check_corrections(method: str) -> None:
     assert 7 not in learner.labels
     now = learner.scores(x)
     assert now.shape == (len(x), 3), f"{method}: a class that was removed has a score"
-    assert torch.equal(now.argmax(1), before[:, kept].argmax(1)), (
+    assert np.array_equal(now.argmax(1), before[:, kept].argmax(1)), (
         f"{method}: the remaining classes are predicted differently"
     )
     learner.merge("renamed", True)

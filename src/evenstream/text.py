@@ -51,6 +51,37 @@ def join_options(name: str, *options: str) -> str:
     return f"{name}:{every}" if every else name
 
 
+def split_stream(text: str) -> tuple[str, str]:
+    """Split `STREAM:key=value,...`, where STREAM may be a path; keys have no dot or slash."""
+    name, colon, options = text.rpartition(":")
+    key = options.partition("=")[0]
+    return (name, options) if colon and not set("./") & set(key) else (text, "")
+
+
+def las_form(name: str) -> str:
+    """The name of a method with Logit Adjusted Softmax."""
+    return name + LAS
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionKey:
+    """A key of an experiment: the name of a field, or `OWNER:OPTION`, as in method:tau."""
+
+    owner: str
+    option: str | None
+
+    @classmethod
+    def read(cls, key: str) -> OptionKey:
+        """Parse it; the names need not exist."""
+        owner, colon, option = key.partition(":")
+        return cls(owner, option if colon else None)
+
+    @property
+    def short(self) -> str:
+        """The key without what it is an option of."""
+        return self.option or self.owner
+
+
 @dataclasses.dataclass(frozen=True)
 class MethodText:
     """`NAME[-las][:key=value,...][@RULE]`, parsed."""
@@ -84,13 +115,6 @@ class MethodText:
         """The same with further options, each written as `key=value`."""
         every = ",".join(filter(None, [self.options, *options]))
         return dataclasses.replace(self, options=every)
-
-
-def check_defaults(kind: str, name: str, cls: type) -> None:
-    """Reject a class with an option that has no default."""
-    for field in dataclasses.fields(cls):
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise InputError(f"option {field.name!r} of {kind} {name} needs a default")
 
 
 def option_types(cls: type) -> dict[str, Any]:
@@ -136,15 +160,15 @@ def read_options(
     return values
 
 
-def write_options(instance: Any, default: Any = None) -> str:
+def write_options(instance: Any, default: Any = None, prefix: str = "") -> str:
     """The options of a dataclass that differ from their defaults, as text.
 
     An integer in a float field is written as a float: `tau=2` and `tau=2.0` are the same. `default`
-    is an instance with defaults other than the fields'.
+    is an instance with defaults other than the fields', `prefix` stands before each name.
     """
     types = option_types(type(instance))
     return ",".join(
-        write_option(field.name, float(value) if types[field.name] is float else value)
+        write_option(prefix + field.name, float(value) if types[field.name] is float else value)
         for field in dataclasses.fields(instance)
         if (value := getattr(instance, field.name))
         != (field.default if default is None else getattr(default, field.name))

@@ -18,6 +18,7 @@ from torch import nn
 
 from evenstream import EvenstreamError, Learner, LogitAdjustedSoftmax, methods
 from evenstream.adapting import PASSED_ON, RENAMED
+from evenstream.errors import InputError
 from evenstream.sklearn import EXPECTED_FAILURES, OnlineClassifier
 
 X, Y = load_iris(return_X_y=True)
@@ -186,6 +187,9 @@ def test_every_argument_of_the_learner_is_passed_on_or_left_out_for_a_reason():
     left_out = {
         "seed": "random_state takes its place",
         "accumulate": "fit and partial_fit cut batches themselves",
+        "table": "scikit-learn converts tables to arrays",
+        "open_tickets": "there are no tickets",
+        "ticket_steps": "there are no tickets",
     }
     theirs = {RENAMED.get(n, n) for n in inspect.signature(Learner).parameters} - set(left_out)
     assert theirs == set(PASSED_ON)
@@ -268,3 +272,37 @@ def test_rows_that_look_unknown_are_answered_with_none():
         scores < classifier.learner_.familiarity_threshold(0.05), rejected
     )
     np.testing.assert_array_equal(found[~rejected], classifier.predict(far)[~rejected])
+
+
+# ---- tables with columns of any kind -----------------------------------------------------------
+
+
+def any_kind(rows=120):
+    frame = pd.DataFrame(
+        {
+            "colour": ["red", "blue", None] * (rows // 3),
+            "size": [1.0, np.nan, 3.0] * (rows // 3),
+            "note": [f"the thing {n % 7} is here" for n in range(rows)],
+        }
+    )
+    return frame, ["a", "b", "c"] * (rows // 3)
+
+
+@pytest.mark.parametrize("way", ["fit", "partial_fit"])
+def test_frames_with_columns_of_any_kind(way):
+    frame, y = any_kind()
+    made = getattr(OnlineClassifier(random_state=0), way)(frame, y)
+    assert made.score(frame, y) > 0.9
+    assert list(made.feature_names_in_) == list(frame) and "category" in made.table_.summary()
+    back = pickle.loads(pickle.dumps(made))
+    assert np.array_equal(back.predict_proba(frame), made.predict_proba(frame))
+    back.partial_fit(frame, y, sample_weight=np.ones(len(y)))
+    with pytest.raises(ValueError, match="missing:\n- colour"):
+        made.predict(frame.drop(columns="colour"))
+    with pytest.raises(InputError, match="fitted on a table"):
+        made.predict(np.zeros((2, 3)))
+
+
+def test_texts_are_refused_with_the_way_out():
+    with pytest.raises(InputError, match="pass a frame with a column of them"):
+        OnlineClassifier(model="mlp").fit(["a b", "c d"], ["x", "y"])

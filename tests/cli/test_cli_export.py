@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from evenstream import Learner
+from evenstream.tabular import TableEncoder
 from tests.helpers.exported import loaded, metadata
 from tests.helpers.live_tables import rows, write
 
@@ -37,3 +38,4 @@ def test_encoded_columns_are_pointed_out(learn, run):
     assert table is not None and table.width > 2
     out = run("export", "dir", "plant.pt2")[1]
     assert f"takes {table.width} inputs, made of 2 columns" in out and "encode_frame" in out
+    assert TableEncoder.from_state(metadata(Path("plant.pt2"))["table"]) == table

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ import pytest
 from PIL import Image
 
 from evenstream import Frozen, Learner
-from evenstream.errors import DataError
 from evenstream.live import opening
 from evenstream.live.tally import Tally
 from evenstream.run.runner import start_run
@@ -102,7 +102,7 @@ def test_a_line_that_is_not_written_to_its_end_waits(learn):
         assert status == 0 and new in out and waits in out
     Path("log.csv").write_bytes(whole)
     status, out, _ = learn("--from", "log.csv")
-    assert status == 0 and "learned 1 rows of log.csv" in out and waits not in out
+    assert status == 0 and "learned 1 row of log.csv" in out and waits not in out
     assert sorted(metrics()["labels"]) == ["kind 0", "kind 1", "kind 2"]
 
 
@@ -145,7 +145,7 @@ def test_columns_can_be_ignored_and_stay_so(learn, run):
     assert same("dir", "plain")
     assert run("predict", "dir", "t.csv")[1] == run("predict", "dir", "plain.csv")[1]
     more = write("more.csv", np.c_[x, x[:, :1]], labels, [*NAMES, "extra"])
-    assert "unknown columns extra" in learn("--from", more)[2]
+    assert "unknown column extra" in learn("--from", more)[2]
     assert learn("--from", more, "--ignore", "extra")[0] == 0
     assert (
         "knows the column a, so it cannot be ignored"
@@ -327,7 +327,7 @@ def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
     thread.join()
     os.close(writing)
     assert status == 130
-    assert err.startswith("stopped after 1 batches of standard input, saved in dir; run it again")
+    assert err.startswith("stopped after 1 batch of standard input, saved in dir; run it again")
     assert metrics()["samples"] == 7
 
     reading, writing = os.pipe()
@@ -366,7 +366,7 @@ def test_killed_and_run_again_equals_uninterrupted(learn):
     assert events("dir") == events("whole")
 
 
-def test_learners_of_texts_are_for_python(run):
+def test_a_learner_of_texts_reads_them_as_they_are():
     def lengths(texts):
         return [[len(text), text.count("e")] for text in texts]
 
@@ -374,5 +374,6 @@ def test_learners_of_texts_are_for_python(run):
     learner.learn(["one", "two"], ["a", "b"])
     known = opening.Known.of(learner, Tally())
     Path("t.csv").write_text("text\nsome words\n")
-    with pytest.raises(DataError, match=r"text encoder.*only works from Python"):
-        opening.open_source("t.csv", known, opening.Reading(label_needed=False))
+    with closing(opening.open_source("t.csv", known, opening.Reading(label_needed=False))) as data:
+        (batch,) = data
+    assert batch == (["some words"], [None])

@@ -36,7 +36,7 @@ def test_a_bad_line_costs_no_other_line(learn, bad):
     status, _, err = learn("--from", "bad.csv")
     assert status == 2 and "bad.csv, line 22: " in err
     status, out, _ = learn("--from", "bad.csv", "--corrupt", "skip")
-    assert status == 0 and "learned 40 rows of bad.csv, 1 rows skipped" in out
+    assert status == 0 and "learned 40 rows of bad.csv, 1 row skipped" in out
     learn("--from", "good.csv", directory="other")
     assert same("dir", "other")
 

@@ -136,7 +136,7 @@ def test_bad_json_lines_are_told(learn, line, why):
     status, out, _ = learn("--from", "t.jsonl", "--corrupt", "skip")
     assert status == 0 and "skipped" in out
     Path("more.jsonl").write_text('{"a": 1, "b": 2, "c": 3, "label": "x"}\n')
-    assert "more.jsonl, line 1: unknown columns c" in learn("--from", "more.jsonl")[2]
+    assert "more.jsonl, line 1: unknown column c" in learn("--from", "more.jsonl")[2]
 
 
 def test_the_other_rows_are_answered(learn, run):
@@ -206,7 +206,7 @@ def test_the_shell_goes_on_with_a_learner_of_frames(tickets, learn, run):
     learner.save("dir")
     write_tickets(Path("more.csv"), 40, seed=3)
     more = pd.read_csv("more.csv", keep_default_na=False)
-    assert "unknown columns extra" in learn("--from", _with(more, extra=1))[2]
+    assert "unknown column extra" in learn("--from", _with(more, extra=1))[2]
     shuffled = _with(more[more.columns[::-1]], extra=1)
     assert learn("--from", shuffled, "--ignore", "extra")[0] == 0
     assert metrics()["samples"] == 40

@@ -122,7 +122,7 @@ def test_a_failed_prediction_leaves_the_old_file(learned, run):
         ("nowhere t.csv", "nowhere does not exist; `evenstream learn DIR"),
         ("dir absent.csv", "there is no file or folder"),
         ("dir few.csv", "lacks the columns b, c, d, e"),
-        ("dir more.csv", "unknown columns f"),
+        ("dir more.csv", "unknown column f"),
         ("dir t.csv --top 0", "top must be 1 or more"),
         ("dir t.csv --label a", "the learner's label is the column label, not a"),
         ("dir wide.npz", "inputs have shape (7,) each"),

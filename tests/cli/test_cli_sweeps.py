@@ -59,6 +59,28 @@ def test_failures(run, table, tmp_path):
     assert json.loads(record.read_text())["attempts"] == 1
 
 
+def test_a_stopped_sweep_reports_on_what_is_finished(run, table, tmp_path, monkeypatch):
+    """So that the report of an earlier sweep is not taken for that of this one."""
+    file = write_experiment(tmp_path, table)
+    options = ["--scale", "quick", "--out", "s"]
+    assert run("sweep", file, *options, "--cells", "method=er")[0] == 0
+    report = tmp_path / "s/reports/small/small.md"
+    assert "er-las" not in report.read_text()
+
+    def stop_after_one(jobs, work, n_workers, stop):
+        job = jobs.popleft()
+        yield job, attempt(work, job, stop)
+
+    monkeypatch.setattr(local, "work_off", stop_after_one)
+    status, out, err = run("sweep", file, *options, "--seeds", "2")
+    assert status == 130 and "the same command continues from here" in err
+    assert "report: " in out and "er-las" in report.read_text()
+    file.write_text(file.read_text().replace("[6, 12]", "[7]").replace("[6]", "[7]"))
+    monkeypatch.setattr(local, "work_off", lambda *_: (each for each in ()))
+    status, out, _ = run("sweep", file, "--out", "s")
+    assert status == 130 and "er-las" not in report.read_text()
+
+
 def test_settings_from_the_command_line(run, table, tmp_path, monkeypatch):
     """Runs of another precision or from given weights fill the same cells, and are told apart."""
     from evenstream import paper
@@ -164,7 +186,7 @@ def test_paper_list(run, monkeypatch):
     status, out, err = run("paper", "list", "--scale", "smoke")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 100 and len(out.splitlines()) < 60
-    assert listed(out)["mnist"] == ["0/10", "–", "C-MNIST: final average accuracy"]
+    assert listed(out)["mnist"] == ["0/9", "–", "C-MNIST: final average accuracy"]
     found = re.findall(r"^ ?((?:Table|Figure|Section) \d+) ", out, re.MULTILINE)
     assert found[:3] == ["Table 1", "Table 2", "Table 3"] and found[16:18] == [
         "Table 17",
@@ -278,7 +300,7 @@ def test_the_file_in_the_documentation_is_right(tmp_path):
     file.write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
     experiment = read_experiment(file)
     check_options(make_plan(experiment).runs())
-    assert len(experiment.cells()) == 10
+    assert len(experiment.cells()) == 11
 
 
 # ---- reports -------------------------------------------------------------------------------------
@@ -323,7 +345,7 @@ def test_paper_report(run, results, tmp_path):
     status, out, err = run("paper", "report", "mnist", "ablation", "--runs", results, "--out", "r")
     assert (status, err) == (0, "")
     assert out == (
-        "mnist: 2/30 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
+        "mnist: 2/27 cells (paper), 4 runs; ▼ 1 worse; ▲ 1 better\n"
         "no runs: ablation\n"
         "report: r/index.html\n"
     )

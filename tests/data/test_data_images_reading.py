@@ -121,7 +121,7 @@ def test_decoding_is_ahead_of_the_reader_but_bounded(folder, monkeypatch):
         time.sleep(0.005)
     time.sleep(0.02)
     assert len(files.asked) == ahead
-    found.close()
+    found.close()  # type: ignore[attr-defined]
 
 
 def test_nothing_is_wanted_before_it_is_needed(folder, monkeypatch):
@@ -137,7 +137,7 @@ def test_nothing_is_wanted_before_it_is_needed(folder, monkeypatch):
     assert asked == []
     next(found)
     assert len(asked) <= reading._MOST_THREADS + 1
-    found.close()
+    found.close()  # type: ignore[attr-defined]
 
 
 def test_closing_ends_the_threads_and_drops_what_waits(folder):
@@ -145,7 +145,7 @@ def test_closing_ends_the_threads_and_drops_what_waits(folder):
     found = read_in_order(files, [np.arange(2), np.arange(2, N)])
     next(found)
     assert decoding_threads()
-    found.close()
+    found.close()  # type: ignore[attr-defined]
     assert not decoding_threads()
     assert len(files.asked) < N
 

@@ -1,14 +1,16 @@
 """`.npz` files: what is read of them, and those that lie about what they hold."""
 
+import importlib.util
 import io
 import struct
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from evenstream.data import load_dataset, npz
+from evenstream.data import from_arrays, load_dataset, npz
 from evenstream.errors import DataError
 from tests.helpers.generated_data import random_images
 
@@ -41,6 +43,35 @@ def test_npz_without_a_split_is_split_repeatably(tmp_path):
     assert np.bincount(half.y_test).tolist() == [25, 25]
     rows = {row.tobytes() for row in np.concatenate([half.x_train, half.x_test])}
     assert len(rows) == 100
+
+
+def test_npz_with_the_normalisation_of_its_images(tmp_path):
+    images, y = np.zeros((6, 3, 4, 4), np.uint8), np.arange(6) % 2
+    path, scale = tmp_path / "images.npz", {"mean": [0.1, 0.2, 0.3], "std": [1, 2, 3]}
+    np.savez(path, x=images, y=y, **scale)
+    dataset = load_dataset(path)
+    assert (dataset.mean, dataset.std) == ((0.1, 0.2, 0.3), (1.0, 2.0, 3.0))
+    np.savez(path, x=table(), y=np.arange(len(table())) % 2, **scale)
+    assert load_dataset(path).mean is None  # of a table they would mean something else
+    for mean in (0.5, ["a", "b", "c"], [[0.1], [0.2], [0.3]]):
+        np.savez(path, x=images, y=y, mean=mean, std=scale["std"])
+        with pytest.raises(DataError, match="mean must be a list of numbers, one for each channel"):
+            load_dataset(path)
+
+
+def test_wrapped_images(tmp_path):
+    path = Path(__file__).parents[2] / "tools" / "wrap_images.py"
+    spec = importlib.util.spec_from_file_location("wrap_images", path)
+    spec.loader.exec_module(tool := importlib.util.module_from_spec(spec))
+    x = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)
+    plain = from_arrays(x, ["b", "a"], x[:1], ["a"], mean=[0.1, 0.2, 0.3], std=[1, 2, 3])
+    tool.write_wrapped(plain, tmp_path / "wrapped.npz")
+    wrapped = load_dataset(tmp_path / "wrapped.npz")
+    for part in ("x_train", "x_test"):
+        expected = (-getattr(plain, part).astype(int)) % 256
+        assert getattr(wrapped, part).tolist() == expected.tolist()
+    for same in ("y_train", "y_test", "classes", "mean", "std"):
+        assert list(getattr(wrapped, same)) == list(getattr(plain, same))
 
 
 def test_npz_object_labels_are_refused_with_a_remedy(tmp_path):

@@ -138,9 +138,9 @@ def test_columns_are_matched_by_name():
     columns = Columns(("a", "b"), "label", ("time",))
     assert columns.places("t", ["label", "b", "time", "a"]) == ([3, 1], 0)
     assert columns.places("t", ["b", "a"]) == ([1, 0], None)
-    with pytest.raises(DataError, match=r"lacks the columns b; .*made with a, b and the label"):
+    with pytest.raises(DataError, match=r"lacks the column b; .*made with a, b and the label"):
         columns.places("t", ["a", "label"])
-    with pytest.raises(DataError, match="has unknown columns c, d"):
+    with pytest.raises(DataError, match="has the unknown columns c, d"):
         columns.places("t", ["a", "b", "c", "d"])
 
 

@@ -26,7 +26,13 @@ def loaded(file: Path) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def metadata(file: Path) -> dict[str, object]:
-    """What a .pt2 file says of itself."""
+    """What a file says of itself."""
+    if file.suffix == ".onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        found = session.get_modelmeta().custom_metadata_map
+        return {n: json.loads(v) if v[:1] in "[{" else v for n, v in found.items()}
     found = {"evenstream.json": ""}
     torch.export.load(file, extra_files=found)
     return json.loads(found["evenstream.json"])

@@ -6,9 +6,11 @@ For a process of its own (`warm.run`), as kill_harness.py.
 import os
 import random
 import signal
+import warnings
 
 import torch
 
+from campaign.kinds import labels
 from evenstream import follow
 from tests.helpers.kill_harness import die_at
 from tests.helpers.live_samples import fresh, outcome, stream
@@ -50,3 +52,10 @@ def main(folder):
         live(out)
         assert outcome(out) == expected, f"{out} differs"
     print(f"killed: {killed}")
+
+
+def late_labels(folder):
+    """Kills while labels come late, change and go."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    labels.attack(2, folder)

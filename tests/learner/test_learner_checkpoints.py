@@ -160,9 +160,9 @@ def test_ones_own_module_must_be_passed_and_must_fit(tmp_path):
     feed(small("er", Noisy(width=7)), class_stream()[:2]).save(tmp_path)
     with pytest.raises(CheckpointError, match=r"model=\.\.\."):
         Learner.load(tmp_path)
-    with pytest.raises(CheckpointError, match=r"layers\.0\.bias.*\(8,\).*\(7,\)"):
+    with pytest.raises(CheckpointError, match=r"layers\.0 is .*features=8.* was .*features=7"):
         Learner.load(tmp_path, Noisy(width=8))
-    with pytest.raises(CheckpointError, match="missing"):
+    with pytest.raises(CheckpointError, match=r"it is Linear\(.* was Noisy"):
         Learner.load(tmp_path, nn.Linear(5, 7))
     assert Learner.load(tmp_path, Noisy(width=7)).step == 2
 

@@ -510,7 +510,7 @@ def test_the_contest_follows_ids_with_its_closed_forms():
     one.remove_class("eel")
     test = torch.from_numpy(rows(30, seed=9)[0])
     for name in ("slda", "ranpac"):
-        forms = [each.composition.rule.forms[name] for each in (one, other)]
+        forms = [each.composition.rule.forms[name] for each in (one, other)]  # type: ignore[attr-defined]
         found = [form.solution() for form in forms]
         scores = [f.columns(test) @ s.weight + s.bias for f, s in zip(forms, found, strict=True)]
         scores[1] = scores[1][:, [other.labels.index(label) for label in one.labels]]

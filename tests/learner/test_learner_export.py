@@ -1,6 +1,7 @@
 """`Learner.export`: a file that predicts as the learner does, run by other programs."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -13,7 +14,8 @@ from evenstream.learner import export
 from evenstream.networks import NETWORKS
 from evenstream.networks.convolution import Convolution
 from evenstream.policies.rules import RULES, Contest
-from tests.helpers.exported import agrees, loaded, metadata
+from evenstream.tabular import TableEncoder
+from tests.helpers.exported import CLOSE, agrees, loaded, metadata
 from tests.helpers.small_streams import blobs, class_stream, feed, images, small
 
 FORMS = [
@@ -249,3 +251,25 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     with pytest.raises(EvenstreamError, match=r"evenstream\[onnx\]"):
         learner.export(tmp_path / "learner.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".pt2", pytest.param(".onnx", marks=pytest.mark.slow)])
+def test_a_file_tells_how_rows_of_a_table_become_inputs(tmp_path, suffix):
+    frame = pd.DataFrame(
+        {
+            "day": pd.to_datetime(["2026-01-05", "2026-01-06", None, "2026-01-08"] * 10),
+            "machine": ["press", "saw", "press", "drill"] * 10,
+            "heat": [61.5, None, 70.2, 64.0] * 10,
+        }
+    )
+    learner = small("er-las", "mlp-norm")
+    learner.learn(frame, ["ok", "jam", "leak", "ok"] * 10)
+    file = learner.export(tmp_path / f"learner{suffix}")
+    told = metadata(file)
+    encoder = TableEncoder.from_state(told["table"])
+    assert encoder == learner.table and told["columns"] == ["day", "machine", "heat"]
+    x = encoder.encode_frame(frame[:5])
+    np.testing.assert_allclose(loaded(file)(x), learner.predict_proba(frame[:5]), atol=CLOSE)
+    assert len(told["inputs"]) == x.shape[1] == encoder.width
+    assert told["inputs"][-2:] == ["heat: the number", "heat: 1 if it is missing, else 0"]
+    assert "day: sin of the place in the week" in told["inputs"]

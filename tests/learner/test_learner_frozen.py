@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from evenstream import Frozen, Learner, follow
+from evenstream.auto import choose
 from evenstream.checkpoint import fingerprint
 from evenstream.errors import CheckpointError, DamagedCheckpoint, EvenstreamError, InputError
 from evenstream.methods import METHODS
@@ -79,7 +80,7 @@ class Features:
 def test_every_method_is_the_same_on_features_extracted_by_hand(method):
     net = warmed(Backbone())
     frozen = learner(Frozen(net), method)
-    hand = Features(Learner(method, "identity", **SETTINGS), net)
+    hand = Features(Learner(method, **SETTINGS), net)
     if hand.needs & NEEDS_TASKS:
         hand.start_task(LABEL_COUNTS, toy_task(hand, 0))
     stream = toy_stream(10)
@@ -97,7 +98,7 @@ def test_every_method_is_the_same_on_features_extracted_by_hand(method):
 
 def test_each_arriving_row_is_seen_once_and_nothing_moves():
     backbone = warmed(Counting())
-    frozen = Frozen(backbone)
+    frozen = Frozen(backbone, then="identity")
     made = learner(frozen)
     before = {name: value.clone() for name, value in frozen.encoder.state_dict().items()}
     feed(made, toy_stream(10))
@@ -430,3 +431,38 @@ def test_options_that_make_no_sense_are_refused():
     ):
         with pytest.raises(EvenstreamError):
             make()
+
+
+# ---- nothing said about what follows -------------------------------------------------------------
+
+
+def test_what_follows_is_chosen_as_for_an_array_of_features(tmp_path):
+    net, (x, y) = warmed(Backbone()), toy_stream()[0]
+    made = Learner("er-las", Frozen(net))
+    assert "chosen with the first batch" in str(made)
+    made.learn(x, y)
+    choice = choose((24,))
+    assert made.model == choice.network and made.lr == choice.lr
+    assert choice.why in str(made) and "adamw at 0.003, 10 + 32 rows" in str(made)
+    made.save(tmp_path)
+    loaded = Learner.load(tmp_path, model=Frozen(net))
+    assert loaded.fingerprint() == made.fingerprint()
+    closed = Learner("slda", Frozen(net))
+    closed.learn(x, y)
+    assert closed.model == "identity"
+
+
+def test_an_earlier_save_keeps_the_head_alone(tmp_path):
+    net, (x, y) = warmed(Backbone()), toy_stream()[0]
+    earlier = learner(Frozen(net, then="identity"))
+    earlier.learn(x, y)
+    earlier.save(tmp_path)
+    loaded = Learner.load(tmp_path, model=Frozen(net))
+    assert loaded.model == "identity" and loaded.fingerprint() == earlier.fingerprint()
+
+
+def test_print_says_who_is_asked_behind_a_frozen_network():
+    made = Learner(model=Frozen(warmed(Backbone())))
+    for x, y in toy_stream(12):
+        made.learn(x, y)
+    assert "is asked; right, class by class" in str(made)

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from evenstream import Learner
 from evenstream.core.memory import X
+from evenstream.errors import InputError
 from tests.helpers.small_streams import DIM, Noisy, blobs, images, small
 
 # ---- what may come in ----------------------------------------------------------------------------
@@ -117,3 +119,15 @@ def test_inputs_are_neither_changed_nor_kept(kind):
         given_labels[:] = ["x"] * 3
     assert learner.fingerprint() == twin.fingerprint()
     assert learner.step == 1
+
+
+@pytest.mark.parametrize(
+    ("x", "advice"),
+    [
+        (np.array([["a", 1], ["b", 2]], object), "rows of int and str are a table: pass a frame"),
+        ([{"a": 1}, {"a": 2}], "got dicts; pass a frame"),
+    ],
+)
+def test_rows_of_a_table_that_is_no_frame(x, advice):
+    with pytest.raises(InputError, match=advice):
+        Learner().learn(x, ["x", "y"])

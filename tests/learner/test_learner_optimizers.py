@@ -267,7 +267,40 @@ def test_a_name_of_ones_own():
         learner = feed(small("er", optimizer="half-head", lr=0.1), class_stream(3))
         assert rates(learner) == [0.1, 0.05]
         learner.lr = 0.01
-        assert rates(learner) == [0.01, 0.05]  # the head's is its own
+        assert rates(learner) == [0.01, 0.005] and learner.lr == 0.01
+        learner.lr = 0.0
+        resumed = Learner.from_bytes(learner.to_bytes())
+        resumed.lr = 0.2
+        assert rates(resumed) == [0.2, 0.1] and resumed.lr == 0.2
+
+
+def test_before_the_first_batch_a_rate_that_is_not_known_is_not_told():
+    with OPTIMIZERS.temporary():
+
+        @register_optimizer("warm")
+        def warm(groups, *, lr, momentum, weight_decay):
+            optimizer = SGD([p for group in groups.values() for p in group], lr)
+            return optimizer, LinearLR(optimizer, 0.1, total_iters=5)
+
+        learner = small("er", optimizer="warm", lr=0.1)
+        for unknown in (learner, Learner(), Learner(optimizer="warm")):
+            with pytest.raises(InputError, match="with the first batch"):
+                _ = unknown.lr
+        feed(learner, class_stream(1))
+        assert learner.lr == rates(learner)[0] == pytest.approx(0.028)
+        with pytest.raises(InputError, match="a scheduler sets them"):
+            learner.lr = 0.5
+
+
+def test_a_rate_set_before_the_first_batch_is_not_chosen_anew():
+    learner = Learner()
+    assert "chosen with the first batch (batch, lr," in str(learner)
+    learner.lr = 0.2
+    resumed = Learner.from_bytes(learner.to_bytes())
+    for each in (learner, resumed):
+        assert each.lr == 0.2
+        each.learn(np.ones((4, 3)), [0, 1] * 2)
+        assert each.lr == 0.2 and each.options.optimizer == "adamw"
 
 
 def test_reset_forgets_moments():
@@ -277,6 +310,42 @@ def test_reset_forgets_moments():
     learner.reset_optimizer()
     assert not learner.optimizer.state and same(parameters(learner), weights)
     assert learner.lr == 0.01
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "reset"),
+    [
+        ("er-obc:surrogate_head=true", "surrogate", True),
+        ("scr", "projection", True),
+        ("er-cba", "adaptor", False),  # an optimiser of its own choice, as in the public code
+    ],
+)
+def test_reset_includes_what_the_methods_loss_trains(method, name, reset, tmp_path):
+    learner = feed(small(method, optimizer="adam", lr=0.01), class_stream(12))
+    before = learner.parts[0].optimizers[name]
+    weights = parameters(learner)
+    assert before.state
+    learner.reset_optimizer()
+    after = learner.parts[0].optimizers[name]
+    assert (after is not before, not after.state) == (reset, reset)
+    assert [*map(id, every_parameter(after))] == [*map(id, every_parameter(before))]
+    assert same(parameters(learner), weights)
+    learner.lr = 0.02  # the new ones follow it, too
+    assert not reset or after.param_groups[0]["lr"] == 0.02
+    feed(learner, class_stream(3)).save(tmp_path)
+    assert Learner.load(tmp_path).fingerprint() == learner.fingerprint()
+
+
+def every_parameter(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def test_reset_keeps_the_settings_of_a_method():
+    learner = small("ocm:beta2=0.9", optimizer="adam", lr=0.01)
+    learner.start_task()
+    feed(learner, class_stream(3)).reset_optimizer()
+    for optimizer in (learner.optimizer, learner.parts[0].optimizers["projection"]):
+        assert [group["betas"][1] for group in optimizer.param_groups] == [0.9]
 
 
 def test_named_optimisers_leave_the_compiler_alone():

@@ -65,7 +65,7 @@ def test_micro_steps_cut_batch_and_replay_and_store_the_batch_once():
         assert (result.step, learner.memory.seen) == (index + 1, 10 * index + 10)
     assert len(spy.observed) == 20
     last_four = [label for labels in spy.observed[-4:] for label in labels]
-    counted = learner.criterion.prior.weights()
+    counted = learner.criterion.prior.weights()  # type: ignore[attr-defined]
     assert torch.equal(counted, torch.bincount(torch.tensor(last_four), minlength=len(counted)))
 
 

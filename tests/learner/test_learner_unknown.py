@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
 
 from evenstream import Learner
 from evenstream.core.calibration import KEPT, Calibration
@@ -58,7 +60,7 @@ def by_hand(form, x, penalty):
 def test_ridge_is_as_sure_as_its_variance_allows(rows, width):
     form = filled(ProjectedRidge(width, ridge=0.5), X[:rows], Y[:rows])
     squares = (
-        form.tensors["squares"] if form.is_dear and form.any_added else form.all_sums().squares
+        form.tensors["squares"] if form.is_expensive and form.has_sums else form.all_sums().squares
     )
     wanted = by_hand(form, torch.from_numpy(X[700:720]), 0.5 * float(squares.diagonal().mean()))
     found = form.familiarity(torch.from_numpy(X[700:720]))
@@ -76,6 +78,25 @@ def test_ridge_is_as_sure_of_a_row_as_if_it_had_not_come():
         targets[:, label] -= h
         highest = (h @ torch.linalg.solve(rest, targets)).max()
         wanted = highest / (600 * h @ torch.linalg.solve(rest, h)).sqrt()
+        torch.testing.assert_close(found[row], wanted, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("rows", [512, 600], ids=["all added", "some waiting"])
+def test_ridge_judges_a_row_by_another_as_if_neither_had_come(rows):
+    form = filled(ProjectedRidge(600, ridge=1.0), X[:rows], Y[:rows])
+    x, y, weights = torch.from_numpy(X[:3]), torch.from_numpy(Y[:3]), torch.tensor([1.0, 2.0, 0.5])
+    others = torch.from_numpy(X[700:703])
+    found = form.familiarity_left_out(x, y, weights, others)
+    same = form.familiarity_left_out(x, y, weights, x)
+    torch.testing.assert_close(same, form.familiarity_left_out(x, y, weights), rtol=1e-6, atol=0)
+    sums, hidden, shown = form.all_sums(), form.columns(x), form.columns(others)
+    penalty = form.tensors["squares"].diagonal().mean() * torch.eye(600, dtype=torch.float64)
+    each = zip(hidden, shown, y, weights.double(), strict=True)
+    for row, (h, other, label, weight) in enumerate(each):
+        targets, rest = sums.sums.T.clone(), sums.squares - weight * torch.outer(h, h) + penalty
+        targets[:, label] -= weight * h
+        highest = (other @ torch.linalg.solve(rest, targets)).max()
+        wanted = highest / (rows * other @ torch.linalg.solve(rest, other)).sqrt()
         torch.testing.assert_close(found[row], wanted, rtol=1e-6, atol=0)
 
 
@@ -310,3 +331,53 @@ def test_without_stored_rows_scores_are_kept_as_long_as_the_penalty_is():
     for seed in range(30):
         learner.learn(*blobs(8, seed=seed))
     assert int(learner.calibration.counts.sum()) > 200
+
+
+# ---- rows of a table come later and later ----------------------------------------------------
+
+
+def dated(days, seed=0):
+    """A table of eight kinds, in order of time; the last third has two that came never before."""
+    draw = np.random.default_rng(seed)
+    kinds = np.concatenate([draw.integers(0, 6, 1000), draw.integers(0, 8, 500)])
+    frame = pd.DataFrame(draw.normal(0, 2.2, (8, 6))[kinds] + draw.normal(0, 1, (1500, 6)))
+    frame.columns = list("abcdef")
+    late = np.sort(draw.uniform(0, days * 1.5, 1500))
+    frame.insert(0, "when", pd.Timestamp("2024-01-01") + pd.to_timedelta(late, unit="D"))
+    return frame, kinds
+
+
+@pytest.mark.parametrize("days", [20, 200])
+def test_a_later_date_alone_makes_no_row_unknown(days, tmp_path):
+    frame, kinds = dated(days)
+    learner = Learner(seed=0)
+    for start in range(0, 1000, 20):
+        learner.learn(frame[start : start + 20], kinds[start : start + 20])
+    rest, known = frame[1000:], kinds[1000:] < 6
+    rejected = np.array([each is None for each in learner.predict(rest, reject=0.05)])
+    assert rejected[known].mean() < 0.1 and rejected[~known].mean() > 0.3
+    familiar = learner.familiarity(rest)
+    assert roc_auc_score(known, familiar) > 0.85
+    # only weekday and time of day tell rows apart that differ in their dates
+    moved = rest.assign(when=rest["when"] + pd.Timedelta(weeks=520))
+    np.testing.assert_allclose(learner.familiarity(moved), familiar, rtol=1e-4)
+    assert not np.array_equal(learner.predict_proba(moved), learner.predict_proba(rest))
+    learner.save(tmp_path)
+    snapshot = learner.snapshot()
+    learner.learn(frame[1000:1100], kinds[1000:1100])
+    for other in (snapshot, Learner.load(tmp_path)):
+        assert np.array_equal(other.familiarity(rest), familiar)
+
+
+@pytest.mark.parametrize("spec", ["er", "slda", "er@ncm"])
+@pytest.mark.parametrize("memory", [0, 50])
+def test_every_score_leaves_the_date_out(spec, memory):
+    if memory == 0 and "ncm" in spec:
+        return
+    frame, kinds = dated(200)
+    learner = Learner(spec, "normalised-mlp", seed=0, memory=memory)
+    for start in range(0, 400, 20):
+        learner.learn(frame[start : start + 20], kinds[start : start + 20])
+    moved = frame.assign(when=frame["when"] + pd.Timedelta(weeks=520))
+    near, far = (learner.familiarity(each[:50]) for each in (frame, moved))
+    np.testing.assert_allclose(far, near, rtol=1e-4, atol=1e-5)

@@ -28,7 +28,7 @@ def small(method="er", **options):
 def test_the_loss_is_the_weighted_mean():
     learner = small("fine-tune")
     learner.learn(X, Y)
-    logits = learner.scores(X)
+    logits = torch.from_numpy(learner.scores(X))
     losses = F.cross_entropy(logits, torch.tensor(Y), reduction="none").double().numpy()
     loss = learner.learn(X, Y, weights=W).loss
     assert loss == pytest.approx((W * losses).sum() / W.sum(), rel=1e-5)
@@ -98,7 +98,7 @@ def test_replay_uses_the_stored_weight_and_1_for_rows_without_one():
     seen = torch.cat([learner.memory.field("x"), torch.tensor(X[9:])])
     labels = torch.cat([learner.memory.field("y"), torch.tensor(Y[9:])])
     weights = torch.cat([learner.memory.field(WEIGHT), torch.ones(3)])
-    losses = F.cross_entropy(learner.scores(seen), labels, reduction="none")
+    losses = F.cross_entropy(torch.from_numpy(learner.scores(seen)), labels, reduction="none")
     loss = learner.learn(X[9:], Y[9:]).loss
     assert loss == pytest.approx(float((weights * losses).sum() / weights.sum()), rel=1e-5)
 
@@ -106,9 +106,9 @@ def test_replay_uses_the_stored_weight_and_1_for_rows_without_one():
 def test_weights_of_zero_only_change_nothing():
     learner = small("fine-tune")
     learner.learn(X, Y)
-    before = learner.scores(X)
+    before = torch.from_numpy(learner.scores(X))
     assert learner.learn(X, Y, weights=np.zeros(12)).loss == 0
-    assert torch.equal(learner.scores(X), before)
+    assert torch.equal(torch.from_numpy(learner.scores(X)), before)
 
 
 @pytest.mark.parametrize("accumulate", [1, 8])

@@ -1,11 +1,7 @@
 """Corrections of a learner that lives in a folder: its saves, its log, and the command line."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,18 +11,10 @@ from evenstream import Learner, follow
 from evenstream.checkpoint import read_checkpoint
 from evenstream.cli.main import main
 from evenstream.errors import EvenstreamError, InputError
+from tests.helpers import live_kill_harness, warm
 from tests.helpers.live_samples import fresh, outcome, stream
 from tests.helpers.small_runs import read_events
 from tests.helpers.small_streams import DIM
-
-KILLING = """
-import sys, torch, warnings
-from pathlib import Path
-torch.set_num_threads(1)
-warnings.simplefilter("ignore")
-from campaign.kinds.labels import attack
-attack(2, Path(sys.argv[1]))
-"""
 
 
 def with_ids():
@@ -54,11 +42,8 @@ def stored_id(folder):
 
 def test_killed_while_labels_come_late_change_and_go(tmp_path):
     """SIGKILL at random moments, bit for bit; the campaign's kind `labels` does it all day."""
-    command = [sys.executable, "-c", KILLING, str(tmp_path)]
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ended = warm.run(live_kill_harness.late_labels, tmp_path)
+    assert ended.returncode == 0, (ended.stdout + ended.stderr).decode()
 
 
 def test_saves_are_rewritten_and_the_place_in_the_stream_stays(tmp_path):
@@ -154,7 +139,7 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     name, row = stored_id(folder)
     assert main(["correct", "rename", str(folder), "class 0", "zero"]) == 0
     assert main(["correct", "relabel", str(folder), "odd", "--ids", name, "nobody"]) == 0
-    assert "1 samples" in capsys.readouterr().out
+    assert "1 sample;" in capsys.readouterr().out
     assert set(Learner.load(folder).labels) == {"zero", "class 1", "class 2", "class 3", "odd"}
     (tmp_path / "ids.txt").write_text(f"{name}\n")
     arguments = ["correct", "forget", str(folder), "--ids-file", str(tmp_path / "ids.txt")]
@@ -170,8 +155,10 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     events = [event for event in read_events(folder) if "edit" in event]
     assert [event["edit"] for event in events] == list(range(1, 8))
     assert name not in (folder / "events.jsonl").read_text()
+    written = json.loads((folder / "metrics.json").read_text())
+    assert written["labels"] == learner.labels and written["corrections"] == 7
     metrics = follow(fresh(), with_ids(), folder)
-    assert metrics["batches"] == 24 and metrics["corrections"] == 7
+    assert metrics["batches"] == 24 and metrics == written
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_signal_in_the_middle_of_a_step_lets_it_finish(tmp_path):
             return super().learn(x, labels)
 
     learner = Signalled("er-las", memory=12, replay_batch=4, lr=0.05, dtype="float32")
-    with pytest.raises(Interrupted, match="after 1 batches"):
+    with pytest.raises(Interrupted, match="after 1 batch "):
         follow(learner, itertools.cycle(stream()), tmp_path / "out")
     assert Learner.load(tmp_path / "out").step == 1
 
@@ -449,7 +449,7 @@ FULL = {
     "last save": (following, "write_checkpoint", 5, 24, 20),
     "event": (following.EventLog, "write", 8, 8, 5),
     "events at a save": (following.EventLog, "flush", 2, 10, 5),
-    "metrics": (following, "write_atomically", 2, 10, 10),
+    "metrics": (following, "write_metrics", 2, 10, 10),
 }
 
 

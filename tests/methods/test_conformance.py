@@ -55,8 +55,15 @@ pytestmark = [
 
 
 NAMES = [name for name in method_names() if name not in ALIASES]
-QUICKER = {name: f"{name}:fine_tune_epochs=3" for name in ("e2e", "e2e-las")}
-"""30 epochs at each task's end are the same ten times over; tests of the method have them."""
+QUICKER = {
+    "e2e": "e2e:fine_tune_epochs=3",
+    "e2e-las": "e2e-las:fine_tune_epochs=3",
+    "gdumb": "gdumb:epochs=6",
+    "rar": "rar:iterations=3",
+    "rar-las": "rar-las:iterations=3",
+}
+"""30 epochs at each task's end, or 10 steps with each batch, are the same again and again; tests of
+the methods have them."""
 SAME_CODE = {  # what the criterion has no part in: the plain form's code
     check_batchnorm_is_left_alone,
     check_boundaries,

@@ -160,8 +160,8 @@ def test_aser_is_uniform_until_the_memory_is_full():
     for learner in (aser, er):
         seen = watch_groups(learner)
         feed(learner, stream)
-        learner.seen = [groups[1].slots.tolist() for groups in seen]
-    assert aser.seen == er.seen
+        learner.seen = [groups[1].slots.tolist() for groups in seen]  # type: ignore[attr-defined]
+    assert aser.seen == er.seen  # type: ignore[attr-defined]
     assert torch.equal(aser.memory.field(X), er.memory.field(X))  # free slots first, in order
 
 

@@ -88,10 +88,10 @@ def test_bic_says_nothing_if_rows_are_held_out_or_not_asked_for(method, memory):
 def test_stage_two_of_bic_changes_no_weight_and_only_new_logits():
     learner = after_tasks("bic", tasks=1, model=Noisy())
     train(learner, task_data(1))
-    before, logits = parameters(learner), learner.scores(task_data(1)[0])
+    before, logits = parameters(learner), torch.from_numpy(learner.scores(task_data(1)[0]))
     learner.end_task(task_data(1))
     assert same(parameters(learner), before)
-    after = learner.scores(task_data(1)[0])
+    after = torch.from_numpy(learner.scores(task_data(1)[0]))
     alpha, beta = learner.composition.rule.correction[:, 3]
     assert 0 < abs(1 - alpha) <= 0.06 and 0 < abs(beta) <= 0.06
     assert torch.equal(after[:, :2], logits[:, :2])
@@ -102,7 +102,7 @@ def test_stage_two_of_bic_is_fitted_on_logits_in_eval_mode(monkeypatch):
     learner = after_tasks("bic", tasks=1, memory=20, model=Noisy())
     train(learner, task_data(1))
     held = torch.cat([learner.method.tensors[name] for name in ("old_x", "new_x")])
-    logits, found = learner.scores(held.numpy()), []
+    logits, found = torch.from_numpy(learner.scores(held.numpy())), []
 
     def noted(*rows, **options):
         found.append((*rows, options))
@@ -113,7 +113,7 @@ def test_stage_two_of_bic_is_fitted_on_logits_in_eval_mode(monkeypatch):
     ((fitted, _, current, options),) = found
     assert torch.equal(fitted, logits) and current.tolist() == [False, False, True, True]
     assert (options["lr"], options["epochs"], options["class_weights"]) == (0.001, 50, None)
-    after = learner.scores(held.numpy())
+    after = torch.from_numpy(learner.scores(held.numpy()))
     assert torch.equal(after, torch.cat([logits[:, :2], 0.5 * logits[:, 2:] - 1], 1))
 
 
@@ -149,7 +149,7 @@ def test_any_method_with_a_memory_can_be_bias_corrected():
         for _ in range(5):
             learner.learn(*task_data(task))
         learner.end_task()
-    correction = learner.composition.rule.correction
+    correction = learner.composition.rule.correction  # type: ignore[attr-defined]
     assert correction[:, 0].tolist() == [1, 0] and correction[0, 3] != 1
     with pytest.raises(InputError, match="cannot do without a memory"):
         small("fine-tune@bias-corrected")

@@ -14,7 +14,7 @@ from evenstream import Learner
 from evenstream.errors import InputError
 from evenstream.policies.closed_forms import Sums
 from evenstream.policies.closed_forms.ridge import STRENGTHS, best_strength
-from tests.helpers.small_streams import blobs
+from tests.helpers.small_streams import blobs, class_stream, small
 
 DIGITS, WINE = load_digits(), load_wine()
 EVERY = [
@@ -358,3 +358,16 @@ def test_a_row_of_weight_2_is_one_that_comes_twice(method, rows):
 def test_forms_without_sense_are_refused(spec):
     with pytest.raises(InputError, match="makes no sense"):
         Learner(spec)
+
+
+@pytest.mark.parametrize("spec", ["ranpac", "randumb", "slda", "class-means"])
+def test_without_rows_nothing_is_solved(spec, monkeypatch):
+    learner = small(spec, nn.Identity(), memory=0)
+    solving = pytest.fail
+    for cls in type(learner.method.form).__mro__:
+        if "solve" in vars(cls):
+            monkeypatch.setattr(cls, "solve", lambda *_: solving("there is nothing to solve"))
+    x, labels = class_stream(1)[0]
+    assert learner.learn(x, labels, store=False).accuracy is not None
+    proba = learner.predict_proba(x)
+    assert np.allclose(proba, proba[0, 0])

@@ -39,7 +39,7 @@ def test_the_second_view_of_the_stream():
 
 def test_the_second_view_has_the_size_of_the_learners():
     learner = learn_all(image_learner("scr", augment="resized-crop0.5@8"), colour_stream(side=10))
-    assert learner.method.augmented.augment == "resized-crop0.2@8+flip+jitter+gray"
+    assert learner.method.augmented.augment == "resized-crop0.2@8+flip+jitter+gray"  # type: ignore[attr-defined]
     assert learner.memory.field("x").shape[2:] == (10, 10)
 
 

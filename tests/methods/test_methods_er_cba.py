@@ -125,7 +125,7 @@ def test_er_cba_adaptor_is_as_published():
     """Hidden 256, Xavier-normal weights, zero biases; trained by Adam at its own rate."""
     learner = small("er-cba")
     learner.learn(*class_stream(1)[0])
-    adaptor, optimizer = learner.method.adaptor, learner.method.optimizers["adaptor"]
+    adaptor, optimizer = learner.method.adaptor, learner.method.optimizers["adaptor"]  # type: ignore[attr-defined]
     assert isinstance(optimizer, torch.optim.Adam) and optimizer.param_groups[0]["lr"] == 0.001
     for layer in (adaptor.inner, adaptor.outer):
         assert layer.bias.eq(0).all()
@@ -151,7 +151,7 @@ def test_er_cba_outer_step_is_on_the_steps_own_rows_and_a_new_draw(monkeypatch):
         return outer_loss(*arguments)
 
     monkeypatch.setattr("evenstream.methods.er_cba.outer_loss", spied)
-    learner.method.outer_step(step)
+    learner.method.outer_step(step)  # type: ignore[attr-defined]
     ((weight, _, _, inner, outer, lr, _),) = asked
     assert lr == 0.07 and torch.equal(weight, learner.network.head.weight)
     for (features, labels), rows in zip(inner, step.groups, strict=True):
@@ -225,7 +225,7 @@ def test_er_cba_outer_step_leaves_the_network_alone():
     step = next_step(learner, *class_stream(10)[-1])
     step.groups = [step.incoming, step.retrieve()]
     before, omega = parameters(learner), adaptor_of(learner)
-    learner.method.outer_step(step)
+    learner.method.outer_step(step)  # type: ignore[attr-defined]
     assert same(parameters(learner), before) and not same(adaptor_of(learner), omega)
 
 
@@ -234,10 +234,10 @@ def test_er_cba_adaptor_grows_and_keeps_its_corner(options):
     learner = small("er-cba", **options)
     x = np.random.default_rng(0).normal(size=(16, DIM))
     learner.learn(x, list(range(16)))
-    width = learner.method.adaptor.inner.in_features
+    width = learner.method.adaptor.inner.in_features  # type: ignore[attr-defined]
     assert width == (32 if options else 16)
-    corner = learner.method.adaptor.inner.weight.detach().clone()
+    corner = learner.method.adaptor.inner.weight.detach().clone()  # type: ignore[attr-defined]
     learner.learn(x, list(range(20, 36)))
     learner.learn(x, list(range(36, 52)))
-    assert learner.method.adaptor.inner.weight.shape == (256, 64)
-    assert torch.equal(learner.method.adaptor.inner.weight[:, :width], corner)
+    assert learner.method.adaptor.inner.weight.shape == (256, 64)  # type: ignore[attr-defined]
+    assert torch.equal(learner.method.adaptor.inner.weight[:, :width], corner)  # type: ignore[attr-defined]

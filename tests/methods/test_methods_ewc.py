@@ -156,7 +156,7 @@ def test_ewc_penalty_is_the_sum_over_tasks(spec, keep, fisher):
         if keep is not None:
             measured = {n: keep ** (len(tasks) - 1 - task) * f for n, f in measured.items()}
             then = tasks[-1][1]
-        expected += learner.method.strength * float(quadratic_penalty(weights, then, measured))
+        expected += learner.method.strength * float(quadratic_penalty(weights, then, measured))  # type: ignore[attr-defined]
     assert float(penalty(learner, weights)) == pytest.approx(expected, rel=1e-4)
 
 
@@ -225,7 +225,7 @@ def test_the_penalty_moves_a_weight_by_its_fisher_information_up_to_a_bound(fish
     for information in (0.0, fisher):
         other = copy.deepcopy(learner)
         tensors = other.method.tensors
-        for name, anchor in other.method.kept("anchor/").items():
+        for name, anchor in other.method.kept("anchor/").items():  # type: ignore[attr-defined]
             tensors[f"fisher/{name}"] = torch.full_like(anchor, information)
             tensors[f"anchor/{name}"] = anchor + 1
         other.learn(*later[0])

@@ -74,7 +74,7 @@ def test_hooks_come_in_order():
     learner = small(Recorder(), memory=10, replay_batch=2)
     x, _ = blobs(3)
     learner.learn(x, ["a", "b", "a"])
-    assert learner.method.calls == [
+    assert learner.method.calls == [  # type: ignore[attr-defined]
         ("setup", 0),
         ("new classes", 0, 2),
         ("rows", 0, 0, 2),
@@ -82,10 +82,10 @@ def test_hooks_come_in_order():
         ("after", 0, True),
         ("stored", 0),
     ]
-    learner.method.calls.clear()
+    learner.method.calls.clear()  # type: ignore[attr-defined]
     learner.learn(x, ["a", "b", "a"])
     learner.learn(x, ["a", "c", "d"])
-    assert learner.method.calls == [
+    assert learner.method.calls == [  # type: ignore[attr-defined]
         ("rows", 3, 2, 2),
         ("loss", 5),
         ("after", 3, True),
@@ -108,7 +108,7 @@ def test_task_hooks():
     learner.start_task()
     learner.end_task()
     shown = ([[1.0] * DIM] * 3, [0, 1, 0])
-    assert learner.method.calls == [
+    assert learner.method.calls == [  # type: ignore[attr-defined]
         ("setup", 0),
         ("new classes", 0, 2),
         ("start", 0, shown),
@@ -125,7 +125,7 @@ def test_task_hooks():
 def test_loading_sets_up_once(tmp_path):
     feed(small(Recorder()), class_stream()[:2]).save(tmp_path)
     loaded = Learner.load(tmp_path, method=Recorder())
-    assert [call[0] for call in loaded.method.calls] == ["setup"]
+    assert [call[0] for call in loaded.method.calls] == ["setup"]  # type: ignore[attr-defined]
 
 
 def test_epochs_begin_inside_tasks_only():
@@ -150,7 +150,7 @@ def test_gathered_rows_are_learned_in_their_own_task():
         feed(each, class_stream(2))
         last(each)
     assert learner.step == 1 and not learner.progress.pending
-    assert learner.method.calls[-2][0] == "stored" and learner.method.calls[-1][0] == "end"
+    assert learner.method.calls[-2][0] == "stored" and learner.method.calls[-1][0] == "end"  # type: ignore[attr-defined]
     twin.end_task()
     assert learner.fingerprint() == twin.fingerprint()
 
@@ -273,7 +273,7 @@ def test_a_failure_in_the_last_hook_of_a_step_leaves_no_trace(spec, monkeypatch)
     learner = feed(small(spec), class_stream(4)[:3])
     before, (x, labels) = learner.fingerprint(), class_stream(4)[3]
     last = type(learner.parts[-1])
-    real = last.after_step
+    real = last.after_step  # type: ignore[attr-defined]
 
     def failing(part, step):
         real(part, step)
@@ -340,5 +340,5 @@ def test_who_cannot_fail_after_the_update_says_so():
         after_step = failing
 
     declared = [ER, FailingER, Careful, Bold, Reservoir, FullReservoir, BalancedReservoir]
-    late = [cls.may_refuse_late for cls in declared]
+    late = [cls.may_refuse_late for cls in declared]  # type: ignore[attr-defined]
     assert late == [False, True, False, True, False, True, True]

@@ -68,7 +68,7 @@ def test_the_window_counts_the_trained_rows_of_the_last_steps(name, window):
     feed_tasks(learner, toy_stream(8))
     trained = [torch.cat([group.y for group in groups]) for groups in seen]
     recount = torch.bincount(torch.cat([y for y in trained if len(y)][-window:]), minlength=4)
-    assert torch.equal(learner.criterion.prior.weights(), recount)
+    assert torch.equal(learner.criterion.prior.weights(), recount)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["mir:subsample=8", "aser:per_class=2", "ocs"])
@@ -118,12 +118,12 @@ def test_macro_prior_mixes_task_and_memory():
     x, _ = blobs(4)
     learner.start_task({"a": 30, "b": 10})
     learner.learn(x, ["a", "a", "a", "b"])
-    weights = learner.criterion.prior.weights().tolist()
+    weights = learner.criterion.prior.weights().tolist()  # type: ignore[attr-defined]
     assert weights == pytest.approx([0.75, 0.25])  # nothing replayed yet
     learner.end_task()
     learner.start_task({"c": 5, "d": 15})
     learner.learn(x, ["c", "d", "d", "d"])  # 4 incoming, 4 replayed; memory: 3 a, 1 b
-    weights = learner.criterion.prior.weights().tolist()
+    weights = learner.criterion.prior.weights().tolist()  # type: ignore[attr-defined]
     assert weights == pytest.approx([0.375, 0.125, 0.125, 0.375])
 
 
@@ -146,7 +146,7 @@ def test_random_prior_is_redrawn_as_often_as_asked(redraw):
     draws = []
     for labels in ([0, 1, 0, 1], [0, 0, 0, 1], [2, 1, 2, 1], [0, 1, 2, 2], [0, 1, 2, 2]):
         learner.learn(x, labels)
-        draws.append(learner.criterion.prior.weights().tolist())
+        draws.append(learner.criterion.prior.weights().tolist())  # type: ignore[attr-defined]
     for step in range(1, 5):
         kept = draws[step][:2] == draws[step - 1][:2]
         assert kept == (step % redraw != 0)

@@ -225,9 +225,9 @@ def test_ss_il_worked_parts_without_tasks():
     logits = torch.tensor([[1.0, 0, 2, 0.5], [0.3, 1.2, 4, -1]])
     absent = torch.tensor([True, True, False, False])
     give_teacher(method, OLD)
-    assert_value(method.distillation(logits, logits, [absent]), 0.0051464)
+    assert_value(method.distillation(logits, logits, [absent]), 0.0051464)  # type: ignore[attr-defined]
     give_teacher(method, logits[:, :2])  # the teacher says what the student says
-    assert_value(method.distillation(logits, logits, [absent]), 0.0)
+    assert_value(method.distillation(logits, logits, [absent]), 0.0)  # type: ignore[attr-defined]
 
 
 def test_ss_il_worked_numbers_with_replayed_rows_over_all_seen_classes():
@@ -254,7 +254,7 @@ def test_ss_il_distils_only_what_the_teacher_knows():
     logits = torch.randn(2, 4)
     for known, absent in ((1, [True, True, False, False]), (4, [False, True, False, False])):
         give_teacher(method, torch.randn(2, known))
-        assert_value(method.distillation(logits, logits, [torch.tensor(absent)]), 0.0)
+        assert_value(method.distillation(logits, logits, [torch.tensor(absent)]), 0.0)  # type: ignore[attr-defined]
 
 
 def test_ss_il_distils_all_rows_on_the_absent_classes_that_the_teacher_knows():
@@ -289,13 +289,13 @@ def test_ss_il_distils_each_earlier_task_by_itself():
     teacher, logits = torch.randn(3, 4), torch.randn(3, 5)
     give_teacher(method, teacher)
     step = step_of(Group(logits.tolist(), [4, 4, 4]))
-    _, groups = method.split(step, 5)
+    _, groups = method.split(step, 5)  # type: ignore[attr-defined]
     expected = sum(
         4 * F.kl_div((logits[:, part] / 2).log_softmax(1), (teacher[:, part] / 2).softmax(1),
                      reduction="batchmean")
         for part in (slice(0, 2), slice(2, 4))
     )  # fmt: skip
-    torch.testing.assert_close(method.distillation(logits, logits, groups), expected)
+    torch.testing.assert_close(method.distillation(logits, logits, groups), expected)  # type: ignore[attr-defined]
 
 
 def teachers(learner, stream):

@@ -115,7 +115,7 @@ def test_options_that_are_taken():
     with pytest.raises(InputError, match="'head_scale' of method own is taken by its head"):
         register("own")(options(head_scale=1.0))
     register("own")(options(tau=4.0))
-    assert compose("own:tau=2").method.tau == 2
+    assert compose("own:tau=2").method.tau == 2  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="option 'tau' of method own is also one of its -las form"):
         compose("own-las:tau=2")
 

@@ -110,11 +110,11 @@ def test_own_state_is_undone(options):
     stream = class_stream(8)
     learner = feed(small(Everything(), Noisy(), memory=5, **options), stream[:4])
     twin = feed(small(Everything(), Noisy(), memory=5, **options), stream[:4])
-    learner.method.explode = True
+    learner.method.explode = True  # type: ignore[attr-defined]
     before = own_state(learner.method)
     refused(learner, lambda: learner.learn(blobs(4)[0], ["new", "class 0", "x", "x"]))
     assert same(own_state(learner.method), before)
-    learner.method.explode = False
+    learner.method.explode = False  # type: ignore[attr-defined]
     assert feed(learner, stream[4:]).fingerprint() == feed(twin, stream[4:]).fingerprint()
     fresh = small(Everything(explode=True), Noisy())
     refused(fresh, lambda: fresh.learn(*blobs(4)), NonFiniteLoss)

@@ -65,7 +65,7 @@ def test_pcr_is_er_las_when_both_views_are_the_same():
     pcr = feed(make_learner("pcr:skip_first=false", model=Backbone(dropout=0.0)), stream)
     er = make_learner(f"er-las:head=cosine,head_scale={1 / 0.09}", model=Backbone(dropout=0.0))
     feed(er, stream)
-    assert pcr.criterion.tau == 1.0 and pcr.network.head.scale == er.network.head.scale
+    assert pcr.criterion.tau == 1.0 and pcr.network.head.scale == er.network.head.scale  # type: ignore[attr-defined]
     for name, value in parameters(er).items():
         if "running" not in name:  # BatchNorm's variance is of twice as many rows
             torch.testing.assert_close(parameters(pcr)[name], value, rtol=1e-3, atol=1e-4)
@@ -87,7 +87,7 @@ def test_pcr_has_its_name_and_no_second_adjustment():
     assert compose("pcr").text == "pcr"
     composition = compose("pcr:temperature=0.1,head_scale_learned=true")
     assert composition.text == "pcr:temperature=0.1,head_scale_learned=true"
-    assert composition.head.scale == pytest.approx(10)
+    assert composition.head.scale == pytest.approx(10)  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="already"):
         compose("pcr-las")
 

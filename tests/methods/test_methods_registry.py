@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstream import methods
+from evenstream.bounds import Positive, Share, check_options
 from evenstream.composition import ALIASES, LogitAdjustment, compose, method_names
+from evenstream.core.criterion import Need
+from evenstream.core.heads import HEADS
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.methods import METHODS, Method, register
 from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
+from evenstream.policies.rules.rule import RULES
+from evenstream.streams.catalogue import SCENARIOS
+
+NEEDS = typing.get_args(Need)
 
 
 @pytest.fixture
@@ -95,7 +103,7 @@ def test_options_of_a_method_and_its_adjustment(registered):
     registered("opt", Options)
     composition = compose("opt-las:alpha=2,plain=true,kind=slow,tau=3,count=-1")
     method = composition.method
-    assert (method.alpha, method.count, method.plain, method.kind) == (2.0, -1, True, "slow")
+    assert (method.alpha, method.count, method.plain, method.kind) == (2.0, -1, True, "slow")  # type: ignore[attr-defined]
     assert composition.criterion.tau == 3
     again = compose(composition.text)
     assert again.method == method and again.text == composition.text
@@ -171,6 +179,28 @@ def test_options_out_of_bounds_are_refused(spec, message):
         compose(spec)
 
 
+@pytest.mark.parametrize("table", [METHODS, RULES, HEADS, SCENARIOS])
+def test_every_default_fits_its_type_and_bounds(table):
+    for name in table:
+        check_options(table[name]())
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "message"),
+    [
+        (Share, 2.0, r"default of Mine.option must lie in 0..1, got 2.0"),
+        (Positive, 0, r"default of Mine.option must lie in 1..inf, got 0"),
+        (int, 0.5, r"default of Mine.option must be a whole number"),
+        (typing.Literal["a", "b"], "c", r"default of Mine.option must be one of a, b, got 'c'"),
+    ],
+)
+def test_a_default_that_does_not_fit_is_refused(kind, default, message):
+    options = [("option", kind, dataclasses.field(default=default))]
+    mine = dataclasses.make_dataclass("Mine", options, bases=(METHODS["er"],))
+    with pytest.raises(InputError, match=message):
+        compose(mine())
+
+
 def options_of(name):
     return dataclasses.fields(METHODS[name])
 
@@ -188,16 +218,17 @@ def test_every_choice_is_an_option_that_is_logged(name):
             assert getattr(composition.method, field.name) == choice
 
 
-def test_the_document_of_methods_has_all_of_them_with_their_options():
+def test_the_overview_of_methods_has_each_once_with_what_it_needs():
     text = (Path(__file__).parents[2] / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
-    rows: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.startswith("| `"):
-            rows.setdefault(line.split("|")[1].strip(), line)  # the first table has them all
-    for name in METHODS:
-        row = rows[f"`{name}`"]
-        missing = [field.name for field in options_of(name) if f"`{field.name}`" not in row]
-        assert not missing, f"docs/methods/index.md: {name} lacks {missing}"
+    named, needs = [], {}
+    for row in re.findall(r"^\| `(.*) \|$", text, re.MULTILINE):
+        name, _, last = row.split(" | ")
+        named.append(name.removesuffix("`"))
+        needs[named[-1]] = {word for word in NEEDS if word in last.replace(" ", "_")}
+    own = [name for name, cls in METHODS.items() if cls.__module__.startswith("evenstream.")]
+    assert sorted(named) == sorted(own)
+    for name in own:
+        assert needs[name] == compose(name).needs, name
     for field in dataclasses.fields(LogitAdjustment):
         assert f"`{field.name}`" in text
 

@@ -65,7 +65,7 @@ def test_chosen_rows_are_trained_observed_and_stored(adjusted):
     x, _ = blobs(5)
     assert learner.learn(x, ["a", "b", "c", "b", "a"]).rows == 3
     if adjusted:
-        assert learner.criterion.prior.weights().tolist() == [2, 0, 1]  # "b" was not trained on
+        assert learner.criterion.prior.weights().tolist() == [2, 0, 1]  # type: ignore[attr-defined]  # "b" was not trained on
     assert torch.equal(learner.memory.field(X), torch.from_numpy(x[::2]))
     assert learner.memory.field(Y).tolist() == [0, 2, 0]
     assert learner.memory.field("position").tolist() == [0, 2, 4]
@@ -113,10 +113,10 @@ def test_accuracy_of_incoming_rows_that_were_not_trained_on():
 
 def test_memory_first_is_undone():
     learner = feed(small(MemoryOnly(), "mlp", memory=6, momentum=0.9), class_stream()[:4])
-    learner.method.explode = True
+    learner.method.explode = True  # type: ignore[attr-defined]
     x, _ = blobs(4)
     refused(learner, lambda: learner.learn(x, ["new", "class 0", "x", "y"]), NonFiniteLoss)
-    learner.method.explode = False
+    learner.method.explode = False  # type: ignore[attr-defined]
     twin = feed(small(MemoryOnly(), "mlp", memory=6, momentum=0.9), class_stream()[:4])
     assert learner.learn(x, ["a"] * 4) == twin.learn(x, ["a"] * 4)
     assert learner.fingerprint() == twin.fingerprint()

@@ -92,9 +92,9 @@ def test_scr_trains_network_and_projection_but_not_the_head():
 
 def test_scr_loss_is_that_of_its_parts():
     learner = feed(make_learner("scr", model=Backbone(dropout=0.0)), toy_stream(3))
-    seen, losses = watch_groups(learner), learner.method.contrast
+    seen, losses = watch_groups(learner), learner.method.contrast  # type: ignore[attr-defined]
     noted = []
-    learner.method.contrast = lambda features, y: noted.append(features) or losses(features, y)
+    learner.method.contrast = lambda features, y: noted.append(features) or losses(features, y)  # type: ignore[attr-defined]
     projection = [p.detach().clone() for p in learner.method.modules[PROJECTION].parameters()]
     result = learner.learn(*toy_stream()[3])
     hidden = F.relu(F.linear(noted[0], projection[0], projection[1]))
@@ -135,8 +135,8 @@ def review_changes(whole):
     """What one batch of review adds to backbone and projection, with its loss or the `whole`."""
     learner = make_learner("scr:review=true", model=Backbone(dropout=0.0))
     feed(learner, toy_stream()[:2])  # 12 stored rows, a batch of 6 + 6
-    contrast, optimise, losses = learner.method.contrast, learner.update, []
-    learner.method.contrast = lambda *rows: losses.append(contrast(*rows)) or losses[-1]
+    contrast, optimise, losses = learner.method.contrast, learner.update, []  # type: ignore[attr-defined]
+    learner.method.contrast = lambda *rows: losses.append(contrast(*rows)) or losses[-1]  # type: ignore[attr-defined]
     if whole:
         learner.update = lambda loss, *groups: optimise(losses[-1], *groups)
     modules = learner.network.backbone, learner.method.modules[PROJECTION]

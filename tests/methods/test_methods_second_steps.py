@@ -69,10 +69,10 @@ def test_a_failure_after_the_main_update_undoes_it(options, second, labels):
     stream = class_stream(8)
     learner = feed(small(TwoSteps(second=second), Noisy(), **options), stream[:4])
     twin = feed(small(TwoSteps(second=second), Noisy(), **options), stream[:4])
-    learner.method.explode = True
+    learner.method.explode = True  # type: ignore[attr-defined]
     refused(learner, lambda: learner.learn(stream[4][0], labels), NonFiniteLoss)
     refused(learner, lambda: learner.learn(stream[4][0], labels), NonFiniteLoss)
-    learner.method.explode = False
+    learner.method.explode = False  # type: ignore[attr-defined]
     # `explode` is in the spec, hence in the fingerprint: equal again now
     assert feed(learner, stream[4:]).fingerprint() == feed(twin, stream[4:]).fingerprint()
 
@@ -102,7 +102,7 @@ class InnerStep(ER):
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=NAMES)
 def test_a_step_inside_the_loss_is_undone(options):
     learner = feed(small(InnerStep(), Noisy(), **options), class_stream()[:4])
-    learner.method.explode = True
+    learner.method.explode = True  # type: ignore[attr-defined]
     refused(learner, lambda: learner.learn(*blobs(4)), NonFiniteLoss)
 
 
@@ -136,15 +136,15 @@ class OwnUpdate(ER):
 @pytest.mark.parametrize("options", OPTIMIZERS, ids=NAMES)
 def test_a_failure_while_storing_undoes_the_update(options):
     learner = feed(small(FailingStore(), Noisy(), **options), class_stream()[:4])
-    learner.method.explode = True
+    learner.method.explode = True  # type: ignore[attr-defined]
     refused(learner, lambda: learner.learn(*blobs(4)), InputError, "changed my mind")
     learner = feed(small(OwnUpdate(), Noisy(), **options), class_stream()[:4])
-    learner.composition.storing.explode = True
+    learner.composition.storing.explode = True  # type: ignore[attr-defined]
     refused(learner, lambda: learner.learn(*blobs(4)), InputError, "no room")
 
 
 def test_an_unknown_group_is_named():
     learner = feed(small(TwoSteps()), [])
-    learner.method.second = "haed"
+    learner.method.second = "haed"  # type: ignore[attr-defined]
     with pytest.raises(UnknownName, match=r"unknown group 'haed'.*head"):
         learner.learn(*blobs(4))

@@ -59,7 +59,7 @@ def test_mir_worked_losses():
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_mir_order_of_the_worked_example(monkeypatch, mode):
     candidates = Group(*STORED)
-    candidates.take = lambda index: index.tolist()
+    candidates.take = lambda index: index.tolist()  # type: ignore[attr-defined]
     monkeypatch.setattr("evenstream.methods.mir.Uniform.pick", lambda *_: candidates)
     incoming = Group([[1.0, 1]], [0])
     step = SimpleNamespace(network=linear([[1, 0], [0, 1]]), incoming=incoming, lr=1.0)
@@ -279,7 +279,7 @@ def test_ocs_scores_are_of_gradients_in_eval_mode_and_of_the_replayed_batch(grad
     step = next_step(learner, *class_stream(5)[-1])
     network, incoming, replayed = learner.network, step.incoming, step.retrieve()
     nothing = replayed.take(torch.zeros(0, dtype=torch.int64))
-    found = [learner.method.scores(step, rows) for rows in (replayed, nothing)]
+    found = [learner.method.scores(step, rows) for rows in (replayed, nothing)]  # type: ignore[attr-defined]
     part = network.head if gradients == "head" else network
     trained = list(part.parameters())
     network.eval()
@@ -308,7 +308,7 @@ def test_ocs_selects_by_scores_and_keeps_the_order_of_the_rows():
     x, labels = class_stream(5, batch=8)[-1]
     step = next_step(learner, x, labels)
     trained, replayed = learner.method.training_rows(step)
-    best = learner.method.scores(step, replayed).topk(4).indices.sort()[0]
+    best = learner.method.scores(step, replayed).topk(4).indices.sort()[0]  # type: ignore[attr-defined]
     assert torch.equal(trained.raw, step.incoming.raw[best])
     assert torch.equal(learner.method.stored_rows(step), best)
 

@@ -58,8 +58,8 @@ def test_retrieval_hands_on_the_views_it_scored():
     for seed in range(4):
         result = learner.learn(images(3, seed=seed), [0, 1, 2])
     method = learner.method
-    assert result.rows == 5 and len(method.retrieval.scored) == 4
-    assert torch.equal(method.trained[3:], method.retrieval.scored[method.retrieval.order])
+    assert result.rows == 5 and len(method.retrieval.scored) == 4  # type: ignore[attr-defined]
+    assert torch.equal(method.trained[3:], method.retrieval.scored[method.retrieval.order])  # type: ignore[attr-defined]
 
 
 class Ring(Storing):
@@ -166,7 +166,7 @@ def test_las_swaps_the_criterion_of_any_method():
     )
     assert same(parameters(plain), parameters(zero))
     assert not same(parameters(plain), parameters(one))
-    counts = one.criterion.prior.weights()  # both terms' rows, observed once
+    counts = one.criterion.prior.weights()  # type: ignore[attr-defined]  # both terms' rows, observed once
     assert counts.sum().item() == 4 + 4
 
 

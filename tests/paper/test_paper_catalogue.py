@@ -10,12 +10,15 @@ import pytest
 from evenstream.data.registry import DATASETS
 from evenstream.methods.mir import CANDIDATES_FOR_EACH
 from evenstream.paper import descriptions, experiments, notes, printed
-from evenstream.paper.catalogue import _notes, above_tables, printed_lines
+from evenstream.paper.catalogue import above_tables, all_notes, printed_lines
+from evenstream.paper.report import background
 from evenstream.run.config import RunConfig
 from evenstream.run.preparation import prepare
 from evenstream.streams import STREAMS, read_spec
 from evenstream.sweep.experiment import check_options
 from evenstream.sweep.plan import make_plan
+from tests.helpers.small_streams import class_stream, parameters
+from tests.helpers.small_streams import small as small_learner
 
 TABLES = [f"Table {number}" for number in range(1, 18)]
 FIGURES = [f"Figure {number}" for number in range(1, 7)]
@@ -34,7 +37,7 @@ def runs(name, scale=None):
 
 
 def test_all_tables_and_figures_are_there():
-    found = [entry.source for entry in [*experiments().values(), *descriptions().values()]]
+    found = [entry.source for entry in [*experiments().values(), *descriptions().values()]]  # type: ignore[attr-defined]
     assert sorted(found) == sorted([*TABLES, *FIGURES, "Section 6", "Section 8"])
     assert not experiments().keys() & descriptions().keys()
 
@@ -46,7 +49,15 @@ def test_an_experiment_has_the_papers_scale_and_two_smaller_ones(name):
     assert experiment.name == name
     assert experiment.scale_names == ["paper", *general, "cpu", "smoke"]
     assert experiment.seeds == 10
-    counts = [len(experiment.cells(scale)) for scale in experiment.scale_names]
+    assert experiment.inferred == (name in INFERRED)
+    assert [s for s in experiment.scale_names if not experiment.at(s).inferred] == (
+        general or ([] if experiment.inferred else experiment.scale_names)
+    )
+    assert experiment.jobs == ("train_seconds" in experiment.metrics)  # 1 where times are compared
+    counts = [
+        sum(cell["method"] != TWICE for cell in experiment.cells(scale))
+        for scale in experiment.scale_names
+    ]
     assert counts == sorted(counts, reverse=True)
     assert all(experiment.at(scale).seeds <= 5 for scale in ("cpu", "smoke"))
     for scale in experiment.scale_names:
@@ -91,10 +102,9 @@ def test_the_protocol_is_the_papers(name):
 
 
 def test_the_protocol_of_mnist_is_that_of_pecs_code():
-    for cell, run in runs("mnist"):
-        lr = 0.002 if cell["method"] == TWICE else 0.001
+    for _, run in runs("mnist"):
         assert (run.optimizer, run.lr, run.lr_decay, run.reset_optimizer) == (
-            "adam", lr, "linear", True
+            "adam", 0.001, "linear", True
         )  # fmt: skip
         assert (run.batch, run.replay_batch, run.scope) == (10, 10, "all")
     for cell, run in runs("rehearsal-free"):
@@ -106,17 +116,51 @@ def test_the_protocol_of_mnist_is_that_of_pecs_code():
 
 @pytest.mark.parametrize("name", ALL)
 def test_where_steps_differ_in_length_a_row_and_the_tables_say_so(name):
-    experiment = experiments()[name]
-    summing = {"der++", "er-ace", "er-cba"} & {cell["method"] for cell in experiment.cells()}
-    compares = bool(summing) and name != "training-time"
-    assert bool(above_tables(name)) == compares
-    for scale in experiment.scale_names:
+    """Adam's updates do not grow with the loss, so there it is no question."""
+    for scale in experiments()[name].scale_names:
         by_cell = {cell.keys: run for cell, run in runs(name, scale)}
+        summing = {
+            run.optimizer
+            for keys, run in by_cell.items()
+            if dict(keys)["method"] in ("der++", "er-ace", "er-cba")
+        }
+        assert len(summing) <= 1
+        compares = summing == {"sgd"} and name != "training-time"
+        assert bool(above_tables(name, scale)) == compares
         twice = [keys for keys in by_cell if dict(keys)["method"] == TWICE]
         assert bool(twice) == compares
         for keys in twice:
             usual = by_cell[tuple((k, "er-las" if k == "method" else v) for k, v in keys)]
             assert by_cell[keys] == replace(usual, lr=2 * usual.lr)
+
+
+@pytest.mark.parametrize(("optimizer", "ratio"), [("sgd", 2.0), ("adam", 1.0)])
+def test_only_sgd_steps_further_where_two_means_are_added(optimizer, ratio):
+    x, labels = class_stream(1, batch=8)[0]
+    sizes = []
+    for reduction in ("mean", "sum-of-means"):
+        learner = small_learner(
+            f"er:reduction={reduction}", replay_batch=8, optimizer=optimizer, lr=0.001
+        )
+        learner.learn(x, labels)
+        learner.reset_optimizer()
+        before = parameters(learner)
+        learner.learn(x, labels)
+        after = parameters(learner)
+        sizes.append(sum(float((after[n] - before[n]).square().sum()) for n in after) ** 0.5)
+    assert sizes[1] / sizes[0] == pytest.approx(ratio, rel=0.05)
+
+
+def test_no_cell_judges_a_setting_that_was_chosen_on_it():
+    """C-MNIST with M = 500 is where the options of SS-IL and ER-OBC were tried first."""
+    experiment = experiments()["mnist"]
+    withheld = {
+        (cell["method"], cell["memory"])
+        for cell in experiment.cells()
+        for values in background(experiment).stated(cell, "paper").values()
+        if not all(value.judged for value in values)
+    }
+    assert withheld == {("ss-il", 500), ("er-obc", 500)}
 
 
 def test_hyper_parameters_of_the_appendix():
@@ -223,7 +267,7 @@ def test_descriptions_are_of_streams_that_there_are():
 
 def test_notes_are_about_what_there_is():
     known = experiments().keys() | descriptions().keys()
-    assert {name for note in _notes()["note"] for name in note["experiments"]} <= known
+    assert {name for note in all_notes()["note"] for name in note["experiments"]} <= known
     assert any("10.7" in note and "29.1" in note for note in notes("class-incremental-forgetting"))
     assert all("\n" not in note for name in known for note in notes(name))
 

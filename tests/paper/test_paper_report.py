@@ -1,6 +1,7 @@
 """The report on the paper: committed runs are found, printed numbers stand beside them."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from evenstream.errors import DataError, UnknownName
 from evenstream.paper import experiments
-from evenstream.paper.catalogue import _notes
+from evenstream.paper.catalogue import all_notes
 from evenstream.paper.report import background, collect
 from evenstream.report.experiments import write_tables
 from tests.helpers.table_samples import write_run
@@ -47,7 +48,7 @@ def test_the_number_of_runs_in_print_is_data(monkeypatch):
     er = cell("ablation", method="er-las")
     (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
     assert (found.runs, found.std) == (10, 0.4)
-    monkeypatch.setitem(_notes(), "runs", 3)
+    monkeypatch.setitem(all_notes(), "runs", 3)
     (found, _) = background(experiments()["ablation"]).stated(er, "paper")["F_T"]
     assert found.runs == 3
     assert "means and deviations of 3 runs" in collect(["data-sets"], []).lead
@@ -170,22 +171,29 @@ def test_without_runs_everything_is_listed(tmp_path):
 
 def summary_of(folder):
     found = collect([], [folder]).summary
-    return {row[1] or row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+    return {
+        row[1].partition(",")[0] or row[0]: dict(zip(found.columns, row, strict=True))
+        for row in found.rows
+    }
 
 
 def test_the_summary_counts_what_a_table_prints_and_why_numbers_are_open(tmp_path):
     experiment = experiments()["mnist"]
     accuracies = {"er": [87.0, 87.2], "er-ace": [50, 51], "er-las": [99, 99.1], "mro": [90]}
+    accuracies["ss-il"] = [88, 89]  # not judged
     for method, values in accuracies.items():
         runs = experiment.configs(cell("mnist", method=method, memory=500))
         for run, accuracy in zip(runs, values, strict=False):
             write_run(tmp_path / "runs" / f"{method}-{run.seed}", run, accuracy)
     rows = summary_of(tmp_path / "runs")
     mnist = rows["mnist"]
-    assert list(mnist.values())[:7] == ["Table 9", "mnist", "27", "4", "1", "1", "1"]
-    assert mnist["open, and why"] == "23 not run; 1 with one seed"
+    assert rows["class-incremental"]["experiment"] == "class-incremental"
+    counts = ["27", "5", "1", "1", "1"]
+    assert list(mnist.values())[:7] == ["Table 9", "mnist, inferred protocol", *counts]
+    chosen = "1 not judged (a setting of ours was chosen on it)"
+    assert mnist["open, and why"] == f"22 not run; 1 with one seed; {chosen}"
     assert mnist["ours − printed"].startswith("A_T −39.9 to +7.")
-    assert rows["all"]["run"] == "4"
+    assert rows["all"]["run"] == "5"
     assert [row["paper"] for row in rows.values()][:17] == [f"Table {n}" for n in range(1, 18)]
 
 
@@ -210,3 +218,19 @@ def test_the_documented_summary_is_that_of_the_stored_runs(tmp_path):
     text = (RESULTS.parent / "appendix" / "results.md").read_text(encoding="utf-8")
     assert text.startswith("# Results\n\n") and text.index(tool.BEGIN) < text.index("\n## ")
     assert tool.with_summary(text, RESULTS) == text, "run tools/summarise_results.py"
+
+
+def test_nothing_is_claimed_from_one_seed():
+    """In the table of outcomes, and at least that whoever writes about a single run says so."""
+    text = (RESULTS.parent / "appendix" / "results.md").read_text(encoding="utf-8")
+    table = text.partition("## In short")[2].partition("\n## ")[0]
+    alone = [line for line in table.splitlines() if re.search(r"\b1 seed\b", line)]
+    assert len(alone) >= 5
+    for line in alone:
+        *_, outcome, _ = line.split("|")
+        assert re.search("one seed|no verdict", outcome, re.IGNORECASE), line
+        assert not re.search("as printed|in line|in front|ahead", outcome, re.IGNORECASE), line
+    sections = [part for part in text.split("\n## ") if "one seed" in part.partition("\n")[0]]
+    assert len(sections) >= 5
+    for section in sections:
+        assert re.search("one seed: no verdict", section, re.IGNORECASE), section[:60]

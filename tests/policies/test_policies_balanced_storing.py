@@ -80,7 +80,7 @@ def test_greedy_storing_against_its_rule(batches, capacity):
 
 def test_a_class_is_a_reservoir_of_its_own_rows():
     """A frequent and a rare class: each keeps half, every one of its rows with the same chance."""
-    batches = [[0, 0, 0, 1]] * 30  # 90 rows and 30
+    batches = [[0, 0, 0, 1]] * 2 + [[0, 0, 0, 1] * 7] * 4  # 90 rows and 30
     times = Counter()
     for seed in range(150):
         found = stored(filled(BalancedReservoir(), batches, 20, seed))

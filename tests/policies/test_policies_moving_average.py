@@ -69,12 +69,12 @@ def test_the_mean_of_network_and_average(mix):
     rule, raw = learner.composition.rule, torch.from_numpy(X)
     network = plain_outputs(learner, raw)[1]
     average = rule.modules["average"](raw)
-    found = learner.scores(X)
+    found = torch.from_numpy(learner.scores(X))
     torch.testing.assert_close(found, (1 - mix) * average + mix * network)
     # the mean of log-softmax gives the same probabilities
     means = (1 - mix) * average.log_softmax(1) + mix * network.log_softmax(1)
     torch.testing.assert_close(torch.from_numpy(learner.predict_proba(X)), means.softmax(1))
-    rule.mean = "probabilities"
+    rule.mean = "probabilities"  # type: ignore[attr-defined]
     means = (1 - mix) * average.softmax(1) + mix * network.softmax(1)
     torch.testing.assert_close(torch.from_numpy(learner.predict_proba(X)), means)
 
@@ -85,7 +85,7 @@ def test_the_network_is_not_asked_for_the_average_alone():
     learner.network.backbone.register_forward_hook(lambda *_: asked.append(1))
     learner.predict(X)
     assert not asked
-    learner.composition.rule.mix = 0.5
+    learner.composition.rule.mix = 0.5  # type: ignore[attr-defined]
     learner.predict(X)
     assert asked == [1]
 

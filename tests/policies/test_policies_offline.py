@@ -45,7 +45,7 @@ def test_every_stored_row_comes_back_once_in_each_epoch_whatever_the_batches(sto
         came = []
         for size in sizes:
             step = SimpleNamespace(incoming=range(size), fetch=lambda slots: slots)
-            came += rule.pick(step, 1).tolist()
+            came += rule.pick(step, 1).tolist()  # type: ignore[attr-defined]
         assert sorted(came) == list(range(stored))
 
 

@@ -1,10 +1,18 @@
 import pytest
 
 from evenstream.report import write_report
+from evenstream.report.charts import bars, heatmap, lines, strip, trade_off, value_map
 from tests.helpers.report_samples import make_metrics, write_comparison, write_run
 from tests.helpers.table_samples import make_experiment, sample_contents
 
 THREE = {"finetune": 0.0, "er": 0.5, "er-las": 0.85}
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """For tests that read the words of a page, most of whose time goes into its pictures."""
+    for module in (bars, heatmap, lines, strip, trade_off, value_map):
+        monkeypatch.setattr(module, "draw_svg", lambda *_, **__: "<svg></svg>")
 
 
 @pytest.fixture

@@ -119,6 +119,7 @@ def test_subset_of_the_online_accuracy_is_stated(small_report):
     assert "er-las minus er" in page.text and "While learning" in page.text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_recency_bias_is_shown_in_points(single):
     _, page = read(write_report(single))
     assert "Recency bias" in page.text
@@ -164,6 +165,7 @@ def test_many_classes_share_columns(tmp_path):
     assert "Recall of each class, in %." not in page.text  # 250 rows are too many
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_samples_that_could_not_be_read_are_named(tmp_path):
     skipped = {"skipped_train": {"count": 23, "first": [f"<{i}>.jpg" for i in range(20)]}}
     write_run(tmp_path / "run", {**make_metrics("er", 4), **skipped})
@@ -173,6 +175,7 @@ def test_samples_that_could_not_be_read_are_named(tmp_path):
     assert "<19>.jpg and 3 more" in page.text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_differences_in_words(tmp_path):
     directory = write_comparison(tmp_path / "c", {"er": 0.5, "twin": 0.5, "worse": 0.3})
     for seed, shift in enumerate((-1.0, 0.4, 1.0)):
@@ -192,6 +195,7 @@ def test_differences_in_words(tmp_path):
     assert low < mean < high
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_one_seed_is_not_called_better(tmp_path):
     _, page = read(write_report(write_comparison(tmp_path / "c", {"er": 0.5, "las": 0.9}, [4])))
     assert "on the one seed they share, which cannot show how much of that is luck" in page.text
@@ -199,6 +203,7 @@ def test_one_seed_is_not_called_better(tmp_path):
     assert "±" not in page.text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_methods_without_a_shared_seed(tmp_path):
     directory = tmp_path / "c"
     write_run(directory / "runs" / "a" / "seed-0", make_metrics("a", 0))
@@ -217,15 +222,18 @@ def test_single_run(single, tmp_path):
     assert not (single / "report.html").exists()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_output_may_be_a_directory(single, tmp_path):
     assert write_report(single, tmp_path) == tmp_path / "report.html"
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_output_below_a_file(single):
     with pytest.raises(EvenstreamError, match="cannot write"):
         write_report(single, single / "metrics.json" / "x.html")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_nothing_is_left_behind(single):
     before = set(single.iterdir())
     write_report(single)
@@ -245,6 +253,7 @@ def test_the_last_pair_is_that_of_the_last_two_methods(small_report):
     assert places == sorted(places)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_unfinished_runs_are_named(comparison):
     runs = comparison / "runs"
     write_run(runs / "m1" / "seed-8", make_metrics("er", 8, status="running"))
@@ -267,6 +276,7 @@ def test_unfinished_runs_are_named(comparison):
     assert "over 3 seeds" in page.text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_only_unfinished_runs(tmp_path):
     directory = write_run(tmp_path / "run", make_metrics("er", 0, status="interrupted"))
     _, page = read(write_report(directory))
@@ -286,6 +296,7 @@ def test_no_runs(tmp_path):
         write_report(tmp_path / "nowhere")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_runs_that_cannot_be_compared(tmp_path):
     directory = tmp_path / "c"
     write_run(directory / "runs" / "a" / "seed-0", make_metrics("a", 0))
@@ -297,6 +308,7 @@ def test_runs_that_cannot_be_compared(tmp_path):
         write_report(directory)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_same_seed_twice(tmp_path):
     for folder in ("x", "y"):
         write_run(tmp_path / "runs" / folder / "seed-0", make_metrics("a", 0))
@@ -387,6 +399,7 @@ def test_optional_parts_may_be_missing(tmp_path):
     assert f"{metrics['A_T']:.1f}" in page.text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_differing_machines_are_shown(comparison):
     path = comparison / "runs" / "m0" / "seed-0" / "env.json"
     path.write_text(json.dumps({"cpu": "Other CPU"}))

@@ -6,7 +6,7 @@ from PIL import Image
 
 from evenstream.data import from_arrays
 from evenstream.report.charts.canvas import settings
-from evenstream.report.charts.stream_picture import _draw, save_stream_png
+from evenstream.report.charts.stream_picture import draw, save_stream_png
 from evenstream.report.charts.style import LIGHT
 from evenstream.streams import open_stream
 from evenstream.streams.class_incremental import ClassIncremental
@@ -15,7 +15,7 @@ from evenstream.streams.profile import profile
 
 def panels(stream):
     with settings():
-        return _draw(stream, profile(stream, 10), LIGHT).axes
+        return draw(stream, profile(stream, 10), LIGHT).axes
 
 
 @pytest.mark.parametrize("dark", [False, True])

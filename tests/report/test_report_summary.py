@@ -45,7 +45,13 @@ def text(summary, width=80):
     console = Console(file=io.StringIO(), width=width)
     for table in render_table(summary):
         console.print(table)
-    return console.file.getvalue()
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_no_difference_is_more_than_possible():
+    far = summarise([run("er", 0, 1), run("er", 1, 60), run("er-las", 0, 99), run("er-las", 1, 70)])
+    found = far["er-las"].minus["er"]["A_T"]
+    assert (found.mean, found.low, found.high) == (54, -100, 100)
 
 
 def test_means_deviations_and_values():

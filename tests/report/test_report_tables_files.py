@@ -79,6 +79,35 @@ def test_what_a_users_experiment_reproduces(tmp_path):
     assert ">In the paper: Table 2<" in known and "full: full protocol" in known
 
 
+def test_an_inferred_protocol_is_called_so(tmp_path):
+    text = EXPERIMENT.replace("seeds = 2", 'seeds = 2\nsource = "Table 2"\ninferred = true', 1)
+    text = text.replace("[scale.smoke]", "[scale.smoke]\ninferred = false")
+    text = text.replace('method = ["er", "er-las"]', 'method = ["er"]', 1)
+    more = 'grid = { method = ["er", "mro"], stream = ["c-cifar10"] }'
+    text = text.replace('grid = { stream = ["c-cifar10"] }', more)
+    experiment = make_experiment(tmp_path / "file", text)
+    runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
+    outcome = outcome_of(runs, experiment, printing(A_T=[stated(1, source="Table 2")]))
+    assert [scale_words(outcome, scale) for scale in experiment.scale_names] == [
+        "full: inferred protocol",
+        "cpu: inferred protocol; network slim-resnet18; method also mro",
+        "smoke: network mlp; stream c-digits; memory 50",
+    ]
+    contents = Contents("T", "L", [outcome])
+    assert "An experiment (Table 2, inferred protocol)\n" in outcome_text(outcome)
+    assert ">In the paper: Table 2, inferred protocol<" in page(contents)
+    assert contents.overview()[0].title == "An experiment (Table 2, inferred protocol)"
+
+
+def test_the_overview_counts_numbers_of_the_own_table_and_of_others_apart(tmp_path):
+    text = EXPERIMENT.replace("seeds = 2", 'seeds = 2\nsource = "Table 2"', 1)
+    experiment = make_experiment(tmp_path / "file", text)
+    runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
+    known = printing(A_T=[stated(1, source="Table 2"), stated(90, source="Table 1")])
+    (row,) = Contents("T", "L", [outcome_of(runs, experiment, known)]).overview()
+    assert row.verdicts == "▲ 1 better; beside numbers of other tables: ▼ 1 worse"
+
+
 def test_every_table_says_its_scale(contents):
     (outcome,) = contents.outcomes
     found = tables(outcome)

@@ -48,6 +48,7 @@ from tests.helpers.table_samples import (
         ([50.0, 50.5], stated(10.0, None), "A_T", "not compared"),
         ([50.0, 50.5], stated(10.0), "train_seconds", "not compared"),
         ([50.0, 50.5], replace(stated(10.0), same_data=False), "A_T", "not compared"),
+        ([50.0, 50.5], replace(stated(10.0), judged=False), "A_T", "not judged"),
     ],
 )
 def test_verdicts(values, printed, metric, verdict):
@@ -120,6 +121,19 @@ def test_numbers_are_shown_in_the_unit_of_their_metric(tmp_path):
     assert (bias["ours"], transfer["ours"]) == ("12.4 ± 0.1", "−0.1 ± 0.0")
     assert transfer["difference"] == "−0.2"  # nothing to make an interval from
     assert re.fullmatch(r"−12\.6 \[−\d+\.\d, −\d+\.\d\]", bias["difference"])
+
+
+def test_no_interval_goes_beyond_what_is_possible(tmp_path, experiment):
+    runs = fill(tmp_path / "runs", experiment, {"er": [1, 60], "er-las": [99, 70]}, **CIFAR10)
+    found = outcome_of(runs, experiment, printing(A_T=[stated(50.0)]))
+    for each in found.measured:
+        low, high = each.metric.bounds
+        assert low <= each.interval.low <= each.interval.high <= high
+        assert all(c.interval.low >= -100 and c.interval.high <= 100 for c in each.comparisons)
+    ends = {each.cell["method"]: each.interval for each in measured(found).values()}
+    assert (ends["er"].low, ends["er"].high, ends["er-las"].high) == (0, 100, 100)
+    gain = next(gain.interval for gain in found.gains if gain.metric.name == "A_T")
+    assert (gain.low, gain.high) == (-100, 100)
 
 
 def test_gains_are_paired_by_seed(tmp_path, experiment):
@@ -275,9 +289,9 @@ def test_a_run_that_was_resumed_elsewhere(tmp_path):
 
 def test_what_has_to_be_known_before_comparing_stands_above_the_results(tmp_path, experiment):
     runs = fill(tmp_path / "runs", experiment, {"er": [20, 21]}, **CIFAR10)
-    background = replace(printing(A_T=[stated(21.5)]), above="Mind the step.")
+    background = replace(printing(A_T=[stated(21.5)]), above="Mind the step at {}.".format)
     (grid,) = grids_of(outcome_of(runs, experiment, background))
-    assert grid.caption.endswith("Mind the step.")
+    assert grid.caption.endswith("Mind the step at full.")
 
 
 def test_costs_stand_in_the_list_and_those_over_the_budget_are_marked(tmp_path):

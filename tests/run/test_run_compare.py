@@ -199,13 +199,13 @@ def test_run_goes_on_from_its_checkpoint_when_its_worker_is_killed(table, tmp_pa
 
 def test_ctrl_c_and_resume(tmp_path, capsys, monkeypatch):
     """Ctrl-C in a terminal goes to the whole process group, workers included."""
-    stream = save_table(tmp_path / "long.npz", per_class=400)
+    stream = save_table(tmp_path / "long.npz", per_class=160)
     out = tmp_path / "c"
     flags = ["--stream", str(stream), "--seeds", "1", "--jobs", "1", "--out", str(out)]
     flags += ["--batch", "4", "--replay-batch", "4", "--memory", "20", "--dtype", "float32"]
     command = [sys.executable, "-m", "evenstream.cli.main", "compare", "er", "er-las", *flags]
     process = subprocess.Popen(
-        [*command, "--checkpoint-every", "50"],
+        [*command, "--checkpoint-every", "20"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:

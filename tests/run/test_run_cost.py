@@ -10,6 +10,7 @@ from evenstream.report.comparison.summary import write_summary
 from evenstream.run.compare import Comparison, run_folder
 from evenstream.run.position import Position
 from evenstream.run.runner import start_run
+from evenstream.streams import open_stream
 from evenstream.text import read_budget
 from tests.helpers.small_runs import read_events, small_config
 
@@ -26,11 +27,33 @@ def test_a_run_counts_its_passes(tmp_path, method, options, passes_of_a_row):
     rows = sum(event["rows"] for event in read_events(tmp_path / "run") if "rows" in event)
     assert metrics["image_passes"] == pytest.approx(passes_of_a_row * rows)
     samples = metrics["samples"]
-    assert metrics["relative_cost"] == pytest.approx(passes_of_a_row * rows / (samples * 6))
+    usual = start_run(small_config(DIGITS, "er-las", batch=10, replay_batch=10), tmp_path / "usual")
+    share = metrics["image_passes"] / usual["image_passes"]
+    assert metrics["relative_cost"] == pytest.approx(share)
     # the first batch has no known class to ask for; in one step of eight the rows' familiarity
     familiar = samples // 4 // 8 * 4
     assert metrics["image_passes_prequential"] == familiar + (samples - 4 if "ema" in method else 0)
     assert 0 < metrics["cpu_seconds"] < 60
+
+
+@pytest.mark.parametrize(
+    ("stream", "epochs"),
+    [
+        (DIGITS, 1),
+        (DIGITS, 2),
+        ("b-digits:fraction=0.3", 2),
+        ("r-digits:fraction=0.15", 1),
+        ("d-digits:fraction=0.15", 1),
+    ],
+)
+def test_er_las_costs_what_er_las_costs(tmp_path, stream, epochs):
+    """Short batches replay as much as others, and the first step has nothing to replay."""
+    usual = open_stream(stream).protocol
+    sizes = {"batch": usual.batch, "replay_batch": usual.replay_batch, "memory": usual.memory}
+    metrics = start_run(
+        small_config(stream, "er-las", epochs=epochs, tasks=None, **sizes), tmp_path / "run"
+    )
+    assert metrics["relative_cost"] == pytest.approx(1)
 
 
 def test_work_at_task_ends_counts(tmp_path):

@@ -243,6 +243,6 @@ def test_damaged_metrics_are_made_again(whole, tmp_path, kind):
     out = tmp_path / "run"
     start_run(config, out)
     content = DAMAGED[kind]
-    (out / "metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (out / "metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())  # type: ignore[attr-defined]
     assert resume_run(out)["status"] == "finished"
     assert outcome(out) == expected

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from torch.optim import SGD
+from torch.optim.lr_scheduler import LinearLR
 
 from evenstream import Learner
 from evenstream.checkpoint import has_checkpoint, read_checkpoint
+from evenstream.core.optimizers import OPTIMIZERS
 from evenstream.errors import InputError
 from evenstream.interruption import Interrupted
 from evenstream.methods import register
@@ -124,6 +127,38 @@ def test_milestones_lower_the_rate_in_every_task_and_after_a_resume(table, tmp_p
     resume_run(tmp_path / "cut")
     assert rates[6 * STEPS :] == rates[: 6 * STEPS]
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def half_head(groups, *, lr, momentum, weight_decay):
+    parts = [{"params": groups["backbone"]}, {"params": groups["head"], "lr": lr / 2}]
+    return SGD(parts, lr)
+
+
+def warm(groups, *, lr, momentum, weight_decay):
+    optimizer = SGD([p for group in groups.values() for p in group], lr)
+    return optimizer, LinearLR(optimizer, 0.1, total_iters=5)
+
+
+@pytest.mark.parametrize("falls", [{"lr_decay": "linear"}, {"epochs": 2, "milestones": (1,)}])
+def test_a_falling_rate_reaches_all_groups_of_an_optimizer_or_none(
+    falls, table, tmp_path, monkeypatch
+):
+    rates = []
+    real = Learner.learn
+
+    def learn(learner, x, labels, **options):
+        result = real(learner, x, labels, **options)
+        rates.append([group["lr"] for group in learner.optimizer.param_groups])
+        return result
+
+    monkeypatch.setattr(Learner, "learn", learn)
+    with OPTIMIZERS.temporary({"half-head": half_head, "warm": warm}):
+        start_run(small_config(table, optimizer="half-head", **falls), tmp_path / "half-head")
+        body, head = np.array(rates).T
+        assert body.min() < 0.2 * body.max() and np.allclose(head, body / 2)
+        with pytest.raises(InputError, match="no multiples of lr"):
+            start_run(small_config(table, optimizer="warm", **falls), tmp_path / "warm")
+    assert not (tmp_path / "warm").exists()
 
 
 @pytest.mark.parametrize("text", ["0", "3", "-1", "one", "1;2", "1,", ",", "٣"])

@@ -190,7 +190,7 @@ def test_untrained_network():
 def test_every_part_of_an_untrained_learner_hears_of_the_classes():
     learner, told = small("mkd@ncm"), []
     for kind, part in zip(("method", "rule", "teacher"), learner.parts, strict=True):
-        part.on_new_classes = lambda _, first, kind=kind: told.append((kind, first))
+        part.on_new_classes = lambda _, first, kind=kind: told.append((kind, first))  # type: ignore[attr-defined]
     evaluate(make_stream()).untrained(learner)
     assert told == [("method", 0), ("rule", 0), ("teacher", 0)]
 

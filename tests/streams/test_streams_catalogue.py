@@ -123,7 +123,7 @@ def test_options_of_a_spec():
     assert read_spec("lt-digits").scenario == LongTailed(imbalance=0.1)
     assert read_spec("lt-mnist:imbalance=0.5").scenario == LongTailed(imbalance=0.5)
     assert read_spec("c-cifar10:boundaries=false").scenario == ClassIncremental(boundaries=False)
-    assert read_spec("r-cifar10", tasks=2, class_order="seed").scenario.class_order == "seed"
+    assert read_spec("r-cifar10", tasks=2, class_order="seed").scenario.class_order == "seed"  # type: ignore[attr-defined]
 
 
 def test_any_scenario_on_any_data_set(loaded):

@@ -53,13 +53,13 @@ def test_every_scenario_tests_on_what_never_arrives(prefix):
     plain = example(prefix)[0].stream(data, 3)
     assert len(stream) == len(plain)
     assert [task.classes for task in stream.tasks] == [task.classes for task in plain.tasks]
-    share = len(stream.dataset.y_test) / (len(data.y_train) * (4 if prefix == "d" else 1))
+    share = len(stream.dataset.y_test) / (len(data.y_train) * (4 if prefix == "d" else 1))  # type: ignore[attr-defined]
     assert share == pytest.approx(0.2)
     if prefix != "d":  # turned images cannot be followed
         arrived = stream.dataset.x_train[stream.order()]
         tested = np.concatenate([task_tests(stream, task)[0] for task in range(len(stream))])
         assert not np.intersect1d(arrived, tested).size
-        assert np.isin(tested, data.x_train).all()
+        assert np.isin(tested, data.x_train).all()  # type: ignore[attr-defined]
 
 
 def test_superclasses_go_with_their_samples():

@@ -165,7 +165,7 @@ def test_measured_cost(table):
 def text_of(renderable, width=100):
     console = Console(file=io.StringIO(), width=width)
     console.print(renderable)
-    return console.file.getvalue()
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def metrics_of(accuracy, forgetting=5.0):
@@ -207,7 +207,7 @@ def test_a_failure_is_told_and_leaves_the_live_table_as_it_is(experiment, tmp_pa
     with Live(board, console=console, auto_refresh=False):
         failed = Ended(runs[1], store.folder(runs[1]), error="no [red]luck", again=True)
         board.ended(failed)
-    shown = re.sub("\x1b[^mKAh]*[a-zA-Z]", "", console.file.getvalue())
+    shown = re.sub("\x1b[^mKAh]*[a-zA-Z]", "", console.file.getvalue())  # type: ignore[attr-defined]
     assert f"{runs[1].method}, {runs[1].stream}, memory 12, seed 0: failed: no [red]luck; " in shown
     assert "will be tried again" in shown
     assert "0/2" in shown and "[dim]" not in shown
@@ -251,6 +251,28 @@ def test_what_is_not_a_number_is_done(experiment, tmp_path):
     assert [cell.strip() for cell in row.split("│")[1:-1]] == ["er", "done", "0/1"]
 
 
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("rows", [["method"], ["method", "memory"], ["stream", "method"]])
+def test_wide_tables_are_cut_into_some_that_fit(table, tmp_path, rows, width):
+    """Nothing is lost, and no line is longer than the screen."""
+    methods = ["er", "er-las:tau=0.5,window=7", "an-unbearably-long-name-of-a-method-of-ones-own"]
+    grid = {
+        "method": methods,
+        "stream": [str(table), "c-digits"],
+        "memory": [6, 12, 24],
+        "lr": [0.1, 0.2],
+    }
+    experiment = replace(small_experiment(tmp_path, table), grid=grid, rows=tuple(rows))
+    plan = make_plan(experiment, seeds=1)
+    board = PlainBoard(plan, Store(tmp_path), 1, Console(file=io.StringIO()))
+    for number, config in enumerate(plan.runs()):
+        board.finished[board.key_of[config]] = metrics_of(10 + number)
+    shown = text_of(board.table("A_T"), width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert [shown.count(f" {10 + n}.0 ") for n in range(36)] == [1] * 36
+    assert "…" not in shown and shown.count("A_T: ") == 1
+
+
 def test_texts_of_users_are_no_markup(table, tmp_path):
     experiment = small_experiment(tmp_path, table)
     experiment = replace(experiment, title="[/b] of [red]it", base="own")
@@ -265,7 +287,7 @@ def test_plain_lines_and_the_list_of_runs(table, tmp_path):
     console = Console(file=io.StringIO(), width=60)
     board = PlainBoard(plan, store, 1, console)
     work(plan.runs(), store, Here().backend, retries=1, listener=board)
-    start, failed, made, given_up = console.file.getvalue().splitlines()
+    start, failed, made, given_up = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert start == "0 of 2 runs"
     assert failed.startswith(f"er, {table}, memory 6, seed 0, at quick: failed: the loss is")
     assert "; will be tried again  (0 of 2 runs)" in failed

@@ -165,6 +165,24 @@ def test_cells_can_be_left_out_and_added(read):
     assert {Cell(experiment.cells()[0].keys), *experiment.cells()} == set(experiment.cells())
 
 
+def test_a_single_cell_may_have_keys_of_its_own(read):
+    """All others have the usual value: that of the settings, of the scale, or the default."""
+    cell = {"method": "er", "stream": "c-digits"}
+    experiment = read(
+        settings={"memory": 20},
+        cell=[{**cell, "steps": 4}, {**cell, "memory": 50}],
+        scale={"quick": {"settings": {"memory": 5}}},
+    )
+
+    def all_of(scale=None):
+        runs = [experiment.configs(cell, scale)[0] for cell in experiment.cells(scale)]
+        return [(run.method, run.steps, run.memory) for run in runs]
+
+    assert all_of() == [("er", 1, 20), ("er-las", 1, 20), ("er", 4, 20), ("er", 1, 50)]
+    assert all_of("quick")[:2] == [("er", 1, 5), ("er-las", 1, 5)]
+    assert str(experiment.cells()[2]) == "er, c-digits, steps 4, memory 20"
+
+
 @pytest.mark.parametrize(
     ("method", "options", "wanted"),
     [
@@ -204,6 +222,19 @@ def test_seeds_can_begin_elsewhere(read):
     assert [run.seed for run in experiment.configs(experiment.cells()[0])] == [100, 101]
     with pytest.raises(InputError, match="first_seed"):
         read(first_seed=-1)
+
+
+def test_what_reports_have_to_know_about_settings(read):
+    quick = {"quick": {"inferred": False}, "tiny": {}}
+    experiment = read(inferred=True, chosen_on=[{"method": "er"}], scale=quick)
+    assert [experiment.at(s).inferred for s in experiment.scale_names] == [True, False, True]
+    assert [chosen for chosen in experiment.cells() if experiment.chosen_on[0](chosen)] == [
+        cell for cell in experiment.cells() if cell["method"] == "er"
+    ]
+    with pytest.raises(InputError, match="inferred must be true or false, not 1"):
+        read(inferred=1)
+    with pytest.raises(InputError, match=r"chosen_on.* for method = .'mir'. matches no cell"):
+        read(chosen_on=[{"method": "mir"}])
 
 
 def test_a_baseline_is_of_the_grid(read):
@@ -307,6 +338,7 @@ def test_all_metrics_are_in_the_file_of_a_run(tmp_path, monkeypatch):
 # ---- what is refused -------------------------------------------------------------------------
 
 GRID = SMALL["grid"]
+CELL = {"method": "er", "stream": "c-digits"}
 RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
 
 
@@ -364,6 +396,9 @@ RULE = {"match": {"method": "er"}, "set": {"lr": 0.1}}
         ({"skip": [5]}, "skip must be a table, not 5"),
         ({"cell": [{"method": "er"}]}, r"a \[\[cell\]\] needs every key of the grid.* no 'stream'"),
         ({"cell": [{"method": "er", "stream": "c-digits"}]}, "is there twice"),
+        ({"cell": [{**CELL, "stepz": 2}]}, "unknown key in cell 'stepz'; did you mean steps"),
+        ({"cell": [{**CELL, "lr": 2}]}, r"has lr: say in \[settings\] what all others have"),
+        ({"cell": [{**CELL, "steps": [2]}]}, "steps must be a text, a number, true or false"),
         ({"scale": {"a": {"grid": {"lr": [1]}}}}, "unknown entry of scale.a.grid 'lr'"),
         ({"scale": {"a": {"rows": []}}}, "unknown entry of scale.a 'rows'"),
         ({"scale": {"a": {"seeds": 0}}}, "scale.a: seeds must be 1 or more"),

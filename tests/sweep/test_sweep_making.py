@@ -3,14 +3,16 @@
 import json
 import threading
 import time
+import warnings
 
 import pytest
 
 from evenstream.cli.main import main
-from evenstream.errors import EvenstreamError
+from evenstream.errors import DataWarning, EvenstreamError, NotLearning
 from evenstream.files import exclusive
 from evenstream.interruption import Interrupted
-from evenstream.run import many
+from evenstream.run import many, runner
+from evenstream.run.compare import make_or_finish as make_compared
 from evenstream.run.config import CONFIG
 from evenstream.run.runner import start_run
 from evenstream.run.workers import Answer
@@ -124,6 +126,27 @@ def test_settings_that_cannot_change_the_result_may_change(table, tmp_path):
     other = small_config(table, checkpoint_every=3)
     assert work([config, other], store, Here().backend, listener=Heard()) == []
     assert len(list((store.root / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize("make", [make_compared, make_or_finish])
+def test_warnings_name_their_run_and_do_not_advise_another_method(
+    table, tmp_path, monkeypatch, make
+):
+    told = []
+
+    def warned(*_, **__):
+        told.extend(warnings.formatwarning(m, UserWarning, "", 0) for m in messages)
+
+    messages = NotLearning("no more than chance", "try Learner()"), DataWarning("a row is bad")
+    monkeypatch.setattr(runner, "start_run", warned)
+    monkeypatch.setattr(runner, "resume_run", warned)
+    before = warnings.formatwarning
+    make((small_config(table, "er:tau=1", seed=3), tmp_path / "run"), NEVER)
+    assert [line.partition("seed 3: ")[2] for line in told] == [
+        "no more than chance\n",
+        "a row is bad\n",
+    ]
+    assert told[0].startswith(f"warning: er:tau=1 on {table}") and warnings.formatwarning is before
 
 
 def test_a_config_changed_by_hand_is_refused(table, tmp_path):

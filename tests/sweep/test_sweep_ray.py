@@ -112,10 +112,10 @@ def test_request_to_stop(cluster, table, tmp_path):
 
 
 def test_a_cluster_that_is_not_there_is_told_at_once():
-    from evenstream.sweep.backends.ray_backend import _connect
+    from evenstream.sweep.backends.ray_backend import connect
 
     with pytest.raises(InputError, match=r"no Ray cluster .* at 127.0.0.1:1: .*`ray start --head`"):
-        _connect("127.0.0.1:1")
+        connect("127.0.0.1:1")
 
 
 def test_bugs_are_told(cluster, table, tmp_path):

@@ -4,6 +4,7 @@ import datetime
 import io
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,10 @@ import pyarrow as pa
 import pytest
 
 from evenstream import Learner, TableEncoder, follow
-from evenstream.errors import InputError
+from evenstream.data import load_dataset
+from evenstream.errors import DataWarning, InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore:the kinds of columns are detected")
 
 N = 40
 KINDS = ["cat", "dog"] * (N // 2)
@@ -80,7 +84,7 @@ def test_unknown_and_missing_columns_are_refused_by_name():
     before = one.fingerprint()
     with pytest.raises(InputError, match="lacks the columns size, good; the learner knows size,"):
         one.predict(frame.drop(columns=["size", "good"]))
-    with pytest.raises(InputError, match="has unknown columns extra"):
+    with pytest.raises(InputError, match="has the unknown column extra"):
         one.learn(pl.from_pandas(frame).with_columns(extra=1), KINDS)
     with pytest.raises(InputError, match=r"row 3 of the table .* column 'when' is 'soon'"):
         bad = frame.assign(when=frame.when.astype(object))
@@ -177,3 +181,48 @@ def test_frames_and_arrays_mixed_up():
     for call in (of_arrays.predict, lambda x: of_arrays.learn(x, KINDS)):
         with pytest.raises(InputError, match=r"learned from arrays of shape \(3,\)"):
             call(messy())
+
+
+# ---- what a few rows cannot tell ---------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("default:the kinds of columns are detected")
+def test_kinds_detected_from_a_few_rows_are_warned_of_once():
+    frame, one = messy(), learner()
+    with pytest.warns(DataWarning, match=r"detected from 5 rows only \(colour category, .*infer"):
+        one.learn(frame[:5], KINDS[:5])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one.learn(frame[5:], KINDS[5:])
+        learner().learn(frame[["count", "good"]][:5], KINDS[:5])  # nothing but numbers
+        learner().learn(pd.concat([frame, frame]), KINDS * 2)
+        said = learner()
+        said.table = TableEncoder.infer(frame[:5])
+        said.learn(frame[:5], KINDS[:5])
+
+
+def test_content_of_a_column_that_was_empty_at_first_is_told_once():
+    frame, one = messy().assign(late=[None] * 20 + ["words"] * 20), learner()
+    one.learn(frame[:20], KINDS[:20])
+    with pytest.warns(DataWarning, match="column 'late' was empty .* it now has 'words'") as told:
+        one.learn(frame[18:], KINDS[18:])
+        one.predict(frame)
+        one.predict(frame[:20])
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_content_that_comes_late_in_a_file_is_told_once(suffix, tmp_path):
+    rows = 1100
+    late = ["words" if n > 1050 else None for n in range(rows)]
+    frame = pd.DataFrame({"a": range(rows), "late": late, "label": ["x", "y"] * (rows // 2)})
+    path = tmp_path / f"t.{suffix}"
+    write = {
+        "csv": lambda: frame.to_csv(path, index=False),
+        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        "parquet": lambda: frame.to_parquet(path),
+    }
+    write[suffix]()
+    with pytest.warns(DataWarning, match="column 'late' was empty") as told:
+        assert load_dataset(path).x_train.shape[1] == 1
+    assert len(told) == 1

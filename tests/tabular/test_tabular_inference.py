@@ -7,6 +7,7 @@ import pytest
 
 from evenstream.errors import DataError, InputError
 from evenstream.tabular import TableEncoder, Wishes, infer_columns
+from evenstream.tabular.columns import column_from_state
 
 
 def column(cells, *, comma=False, **wishes):
@@ -107,8 +108,46 @@ def test_categories_and_text(cells, kind):
     assert column(cells).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["in progress", "not started", "done"] * 30, 0),
+        ([f"type {letter}" for letter in "abcde"] * 30, 0),
+        ([f"{a} {b}" for a in "abcdefgh" for b in "ijklmnop"], 256),
+        ([f"{a} {b} of it" for a in "abcdefgh" for b in "ijklmnop"] * 3, 256),
+        (["new socks", "old socks", "a lamp"], 256),
+        ([f"A{n % 50}" for n in range(200)], 0),
+    ],
+)
+def test_many_categories_of_several_words_are_read_by_word_as_well(cells, words):
+    found = column(cells)
+    assert (found.kind, found.words, found.width) == ("category", words, found.inputs + words)
+    assert column(cells, categorical=("it",)).words == 0
+
+
+def test_phrases_that_recur_are_alike_where_they_share_a_word():
+    draw = np.random.default_rng(0)
+    phrases = [f"{a} w{b} w{c}" for a in ("good", "bad") for b in range(20) for c in range(9)]
+    encoder = TableEncoder(
+        *infer_columns("t", {"note": [phrases[n] for n in draw.integers(0, 360, 1000)]})
+    )
+    x = encoder.encode([[f"{a} w{n} q{n}" for a in ("good", "bad") for n in range(20)]])
+    alike = x[:, -256:] @ x[:, -256:].T
+    same = np.equal.outer(np.arange(40) < 20, np.arange(40) < 20)
+    assert encoder.columns[0].kind == "category"
+    assert alike[same].mean() > alike[~same].mean() + 0.2
+
+
+def test_a_category_of_an_earlier_save_is_as_it_was():
+    state = {"kind": "category", "name": "it", "inputs": 8, "seed": 3, "numbers": False}
+    assert column_from_state(state).state() == state
+    made = column([f"{a} {b}" for a in "abcdefgh" for b in "ijklmnop"])
+    assert column_from_state(made.state()) == made
+
+
 def test_columns_that_tell_nothing_are_left_out():
-    assert column([f"id-{n}" for n in range(60)]).startswith("different in every row")
+    for cells in ([f"id-{n}" for n in range(60)], [f"order {n}" for n in range(60)]):
+        assert column(cells).startswith("different in every row")
     assert column(["", None, "NA"]) == "empty in the first rows"
     with pytest.raises(DataError, match=r"no column to learn from \(a: empty"):
         infer_columns("t", {"a": ["", ""]})

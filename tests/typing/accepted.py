@@ -19,6 +19,7 @@ from evenstream import (
     Method,
     Step,
     StepResult,
+    TableEncoder,
     follow,
     heads,
     methods,
@@ -38,6 +39,8 @@ from evenstream import (
     streams,
 )
 from evenstream.data import Dataset, from_arrays
+from evenstream.river import Classifier
+from evenstream.sklearn import OnlineClassifier
 
 net = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU())
 x = np.zeros((8, 64), dtype=np.float32)
@@ -104,6 +107,12 @@ assert_type(learner.lr, float)
 learner.lr = 0.01
 learner.lr = learner.lr / 2
 state: dict[str, Any] = learner.state()
+asked: list[str] = learner.ask(x, {"cat": 0.9}, ids=range(8), costs={"cat": 2}, reject=0.1).tickets
+scores: NDArray[np.float32] = learner.scores(x)
+Learner(table=TableEncoder.infer({"a": [1, 2]}), open_tickets=10, ticket_steps=100)
+assert_type(OnlineClassifier("er", lr=0.1, epochs=2).fit(x, labels), OnlineClassifier)
+assert_type(OnlineClassifier().get_params(), dict[str, Any])
+Classifier(model="mlp", seed=3).learn_one({"a": 1.0}, "cat")
 
 
 # ---- saving, following ---------------------------------------------------------------------------

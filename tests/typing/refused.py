@@ -28,6 +28,8 @@ from evenstream import (
     storing,
     streams,
 )
+from evenstream.river import Classifier
+from evenstream.sklearn import OnlineClassifier
 
 net = nn.Linear(4, 4)
 
@@ -43,7 +45,12 @@ Learner("er-las", memroy=100)  # error
 Learner("er-las", "mlp", optimiser="sgd")  # error
 streams.open_stream("c-digits", sed=1)  # error
 
+OnlineClassifier(methd="er")  # error
+OnlineClassifier(method="er", epohcs=2)  # error
+Classifier(methd="er")  # error
+
 # Options of another type.
+OnlineClassifier(memory="1000")  # error
 methods.MIR(subsample="64")  # error
 methods.MIR(scoring="training")  # error
 methods.ER(reduction="total")  # error
@@ -83,6 +90,9 @@ methods.MIR().subsampel  # error
 rules.MovingAverage().deacy  # error
 
 # Calls that are not whole, and results of another type.
+learner.ask(torch.zeros(2, 4), rejct=0.1)  # error
+learner.ask(torch.zeros(2, 4), reject="0.1")  # error
+Learner(table=[])  # error
 learner.learn(torch.zeros(2, 4))  # error
 follow(learner, [(torch.zeros(2, 4), [0, 1])])  # error
 follow(learner, [torch.zeros(2, 4)], "folder", refused="ignore")  # error

@@ -60,6 +60,31 @@ INCOMING = Box(0, 0, "incoming rows", "data")
 MEMORY = Box(0, 2, "memory", "memory")
 
 DRAWINGS = {
+    "auto": Drawing(
+        "A network learns from incoming and replayed rows with LAS. If the inputs are flat, two "
+        "closed forms learn the incoming rows alongside it. All are asked about rows that they "
+        "have not learned, and whoever was right most often, class by class, predicts.",
+        {
+            "memory": Box(0, 0, "memory", "memory"),
+            "in": Box(0, 1, "incoming rows", "data"),
+            "net": Box(1, 0, "network,\ntrained with LAS"),
+            "slda": Box(1, 1, "slda: class means,\none covariance"),
+            "ranpac": Box(1, 2, "ranpac: regression\non random features"),
+            "right": Box(2, 1, "who was right,\nclass by class?"),
+            "best": Box(3, 1, "the best\none predicts", "loss"),
+        },
+        (
+            Arrow("in", "memory", "some are kept", dashed=True),
+            Arrow("memory", "net"),
+            Arrow("in", "net"),
+            Arrow("in", "slda"),
+            Arrow("in", "ranpac"),
+            Arrow("net", "right", dashed=True),
+            Arrow("slda", "right", dashed=True),
+            Arrow("ranpac", "right", dashed=True),
+            Arrow("right", "best"),
+        ),
+    ),
     "er": Drawing(
         "Incoming rows and rows drawn from the memory form one batch, which trains the network; "
         "the memory keeps a uniform sample of everything that has arrived.",
@@ -192,6 +217,28 @@ DRAWINGS = {
             Arrow("net", "loss"),
             Arrow("loss", "worth", dashed=True),
             Arrow("worth", "memory", "who leaves", dashed=True),
+        ),
+    ),
+    "ranpac": Drawing(
+        "Features of a frozen network are multiplied by a random matrix, and negative results "
+        "become 0. Sums over all rows of these random features, and of their products with each "
+        "other, are enough to solve a ridge regression to the classes. There is no memory and no "
+        "gradient.",
+        {
+            "in": Box(0, 0, "incoming rows", "data"),
+            "net": Box(1, 0, "frozen network,\nor your features"),
+            "random": Box(2, 0, "random features,\nnegative ones 0"),
+            "class": Box(3, 0, "running sum\nfor each class"),
+            "pairs": Box(2, 1, "running sum of\ntheir products"),
+            "loss": Box(3, 1, "ridge regression\nto the classes", "loss"),
+        },
+        (
+            Arrow("in", "net"),
+            Arrow("net", "random"),
+            Arrow("random", "class"),
+            Arrow("random", "pairs"),
+            Arrow("class", "loss"),
+            Arrow("pairs", "loss"),
         ),
     ),
     "slda": Drawing(

@@ -1,4 +1,4 @@
-"""A page for each method, from its code, the tables of docs/methods and the stored runs."""
+"""A page for each method, from its code, what docs/methods has on it, and the stored runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import statistics
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
 from evenstream.cli.descriptions import COST, facts_of, idea, options_of
@@ -17,20 +18,32 @@ from evenstream.text import MethodText
 from tools.website.drawings import drawing_of
 from tools.website.page import Page, table
 
+COMPLETED = "<!-- The site completes this page from the code: tools/website/method_pages.py -->"
 TITLES = {"needs": "Needs", "cost": "Cost", "paper": "Source", "policies": "Made of"}
 Study = tuple[str, ...]
 
 
 def method_pages(docs: Path) -> list[Page]:
     """All pages, in the order of their names."""
-    index = (docs / "methods" / "index.md").read_text(encoding="utf-8")
     formulas = tomllib.loads((docs / "methods" / "formulas.toml").read_text(encoding="utf-8"))
     results = _results(docs / "results")
     return [
-        Page(f"methods/{slug(name)}.md", name, _text(name, index, formulas, results))
+        Page(path, name, _text(name, _written(name, docs / path), formulas, results))
         for name in sorted(METHODS)
         if METHODS[name].__module__.startswith("evenstream.")
+        for path in [f"methods/{slug(name)}.md"]
     ]
+
+
+def _written(name: str, path: Path) -> str:
+    """What somebody wrote about a method, without the title; empty if nobody did."""
+    if not path.exists():
+        return ""
+    text = path.read_text(encoding="utf-8")
+    start = f"# `{name}`\n\n{COMPLETED}\n"
+    if not text.startswith(start):
+        raise ValueError(f"{path} must begin with {start!r}")
+    return text.removeprefix(start).strip()
 
 
 def slug(name: str) -> str:
@@ -49,10 +62,13 @@ def link_methods(index: str) -> str:
 
 
 def _text(
-    name: str, index: str, formulas: dict[str, dict[str, str]], results: dict[str, list[list[str]]]
+    name: str,
+    written: str,
+    formulas: dict[str, dict[str, str]],
+    results: dict[str, list[list[str]]],
 ) -> str:
     method = compose(name).method
-    parts = [f"# `{name}`", idea(type(method)), *_formula(formulas.get(name, {}))]
+    parts = [f"# `{name}`", idea(type(method)), *_formula(formulas[name])]
     if drawing := drawing_of(name):
         parts += ["## In a drawing", drawing]
     parts += ["## At a glance", _glance(name)]
@@ -61,23 +77,16 @@ def _text(
     if method.why_not_las is None:
         known = ", ".join(f"`{option}`" for option, *_ in options_of(LogitAdjustment()))
         parts.append(f"`{name}-las` also has {known}: see [LAS explained](../concepts/las.md).")
-    parts += ["## Results", _results_text(results.get(name, []))]
-    differences = list(_differences(name, index))
-    if differences:
-        parts += [
-            "## Where papers and public code differ",
-            table(["question", "here", "also"], differences),
-        ]
+    parts += [written, "## Results", _results_text(name, results.get(name, []))]
     cls = METHODS[name]
     parts += ["## In Python", f"::: {cls.__module__}.{cls.__qualname__}"]
     return "\n\n".join(parts) + "\n"
 
 
 def _formula(formula: dict[str, str]) -> Iterator[str]:
-    if formula:
-        lines = formula["lines"].strip()
-        yield f'<div class="formula" markdown="0">{lines}</div>'
-        yield formula["words"]
+    lines = escape(formula["lines"].strip())
+    yield f'<div class="formula" markdown="0">{lines}</div>'
+    yield f"{formula['words']} ([Notation](index.md#notation))"
 
 
 def _glance(name: str) -> str:
@@ -85,23 +94,11 @@ def _glance(name: str) -> str:
     method = composition.method
     forms = [name] + ([f"{name}-las"] if method.why_not_las is None else [])
     forms += [alias for alias, meant in ALIASES.items() if meant in forms]
-    rows = []
-    rows += [[TITLES[title], text] for title, text in facts_of(composition)]
+    rows = [[TITLES[title], text] for title, text in facts_of(composition)]
     if method.why_not_las is not None:
         rows.append(["No `-las` form", method.why_not_las])
     header = ["Written", ", ".join(f"`{form}`" for form in forms)]
     return f"{table(header, rows)}\n\n*Cost of a step: {COST}.*"
-
-
-def _differences(name: str, index: str) -> Iterator[list[str]]:
-    """The rows about this method in the tables that compare choices."""
-    compares = False
-    for line in index.splitlines():
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if cells[:1] == ["method"]:
-            compares = cells == ["method", "question", "here", "also"]
-        elif compares and cells and f"`{name}`" in cells[0].split(", "):
-            yield [cell.replace("](#", "](index.md#") for cell in cells[1:]]
 
 
 def _results(folder: Path) -> dict[str, list[list[str]]]:
@@ -138,9 +135,9 @@ def _mean(runs: list[PackedRun], metric: str) -> str:
     return f"{statistics.fmean(values):.1f}{spread}"
 
 
-def _results_text(rows: list[list[str]]) -> str:
+def _results_text(name: str, rows: list[list[str]]) -> str:
     if not rows:
-        return "No runs are stored for this method."
+        return _without_results(name)
     settings = ["method", "stream", "network", "memory", "lr", "epochs"]
     header = [*settings, "A_T %", "F_T", "seeds", "file"]
     about = (
@@ -149,3 +146,13 @@ def _results_text(rows: list[list[str]]) -> str:
         "[Results](../appendix/results.md) has the commands and what limits each study."
     )
     return f"{about}\n\n{table(header, sorted(rows, key=lambda row: (row[1:6], row[0])))}"
+
+
+def _without_results(name: str) -> str:
+    """How to measure it."""
+    other = "er" if compose(name).method.uses_memory else "fine-tune"
+    return (
+        f"No runs of `{name}` on a benchmark stream are stored. This command compares it with "
+        f"`{other}` on scikit-learn's digits, in a minute or two:\n\n"
+        f"```sh\nevenstream compare {other} {name} --stream c-digits --seeds 5 --out digits\n```"
+    )

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Generator, Tensor
 
-from evenstream.augment.part import GeometricPart
+from evenstream.augment.operation import GeometricPart
 from evenstream.augment.view import View
 
 

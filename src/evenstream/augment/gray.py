@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Generator, Tensor
 
-from evenstream.augment.part import ColourPart
+from evenstream.augment.operation import ColourPart
 
 LUMA = (0.299, 0.587, 0.114)
 """How bright red, green and blue are to the eye (ITU-R BT.601)."""

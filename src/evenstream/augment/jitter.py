@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from evenstream.augment.gray import gray_levels
-from evenstream.augment.part import ColourPart
+from evenstream.augment.operation import ColourPart
 from evenstream.numerals import read_number
 
 

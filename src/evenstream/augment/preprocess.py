@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from evenstream.augment.crop import Crop
-from evenstream.augment.part import ColourPart, GeometricPart
+from evenstream.augment.operation import ColourPart, GeometricPart
 from evenstream.augment.resized_crop import ResizedCrop
 from evenstream.augment.specification import parse
 from evenstream.augment.view import View, fetch

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from evenstream.augment.jitter import brightness, contrast, saturation
-from evenstream.augment.part import ColourPart
+from evenstream.augment.operation import ColourPart
 from evenstream.numerals import read_number
 
 STRONGEST = 30

@@ -8,7 +8,7 @@ from evenstream.augment.crop import Crop
 from evenstream.augment.flip import Flip
 from evenstream.augment.gray import Gray
 from evenstream.augment.jitter import Jitter
-from evenstream.augment.part import ColourPart, GeometricPart
+from evenstream.augment.operation import ColourPart, GeometricPart
 from evenstream.augment.rand_augment import RandAugment
 from evenstream.augment.resized_crop import ResizedCrop
 from evenstream.errors import InputError, UnknownName, shown

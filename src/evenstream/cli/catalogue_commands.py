@@ -43,13 +43,14 @@ def methods(name: OptionalName = None) -> int:
     from evenstream.composition import compose, read_rule
     from evenstream.methods import METHODS
     from evenstream.policies.rules import RULES
-    from evenstream.text import split_options
+    from evenstream.text import MethodText, split_options
 
     console = Screen()
     if name is None:
         _list_methods(console)
         return 0
-    rule = name.removeprefix("@")
+    said = MethodText.read(name)
+    rule = said.rule if said.rule and not said.name else name
     known, _ = split_options(rule)
     if known in RULES and known not in METHODS:
         _explain_rule(console, read_rule(rule))
@@ -65,11 +66,12 @@ def _list_methods(console: Screen) -> None:
     from evenstream.composition import ALIASES, compose
     from evenstream.methods import METHODS
     from evenstream.policies.rules import RULES
+    from evenstream.text import las_form
 
     for key in sorted(METHODS):
         composition = compose(key)
         method = composition.method
-        forms = [key] + ([f"{key}-las"] if method.why_not_las is None else [])
+        forms = [key] + ([las_form(key)] if method.why_not_las is None else [])
         forms += [alias for alias, meant in ALIASES.items() if meant in forms]
         console.print(", ".join(forms), style="bold", highlight=False)
         _print_facts(console, [("idea", first_line(type(method))), *facts_of(composition)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from evenstream.errors import DataError, InputError
+from evenstream.errors import DataError, InputError, count
 from evenstream.printable import say
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ def _correct(directory: Path, change: Callable[[Learner], Edit], saves: bool = F
 
     use_machine(1)
     edit = correct(directory, change, saves=saves)
-    counts = {"samples": edit.samples, "waiting rows": edit.gathered, "tickets": edit.tickets}
-    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    counts = {"sample": edit.samples, "waiting row": edit.gathered, "ticket": edit.tickets}
+    told = ", ".join(count(number, what) for what, number in counts.items() if number)
     say(f"{edit.what.replace('_', '-')}: {told or 'no stored samples'}; saved in {directory}")
     if edit.missing:
         say(f"ids without a stored sample: {len(edit.missing):,}")

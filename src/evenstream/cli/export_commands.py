@@ -20,8 +20,8 @@ def export(
 
     The file takes batches of any size and returns a probability for each label; the labels are in
     its metadata. It takes raw inputs, as `predict` does. For a table, that holds only if every
-    column is a number without gaps: categories, dates, texts and missing cells must be encoded
-    with `learner.table.encode_frame(frame)` before they reach the file.
+    column is a number without gaps. Otherwise what turns rows into inputs is in the metadata, too:
+    TableEncoder.from_state(json.loads(metadata["table"])).encode_frame(frame).
 
     Args:
         directory: Folder of the learner, or of a run.
@@ -36,7 +36,8 @@ def export(
     table = learner.table
     if table is not None and table.width != len(table.names):
         say(
-            f"it takes {table.width} inputs, made of {len(table.names)} columns: in Python, "
-            f"Learner.load({str(directory)!r}).table.encode_frame(frame)"
+            f"it takes {table.width} inputs, made of {len(table.names)} columns by "
+            'TableEncoder.from_state(json.loads(metadata["table"])).encode_frame(frame); '
+            'metadata["inputs"] says what each is'
         )
     return 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import tyro
 
 from evenstream.auto import AUTO, choose, own_network
+from evenstream.encoders import is_encoder
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, replacing, with_home
 from evenstream.options import TrainingOptions
@@ -67,7 +68,8 @@ class NewLearnerFlags:
     method: Annotated[str | None, _new("METHOD", AUTO)] = None
     """NAME[:key=value,...] (see `evenstream methods`)."""
     network: Annotated[str | None, _by_data("NAME", "network")] = None
-    """Feature extractor."""
+    """Feature extractor; wordllama, or a text encoder that a plugin registers, reads one column of
+    texts."""
 
     def given(self) -> dict[str, Any]:
         """The options that were set."""
@@ -80,7 +82,9 @@ class NewLearnerFlags:
 
         given = self.given()
         chosen = dict(FOR_IMAGES if images else FOR_TABLES)
-        own = own_network(given.get("method", AUTO))
+        if is_encoder(given.get("network", "")):
+            chosen = {}  # as in Python
+        own = own_network(given.get("method", AUTO)) if chosen else None
         chosen |= {} if own is None else {"network": own}
         if "optimizer" in given:
             chosen = {n: v for n, v in chosen.items() if n not in ("lr", "weight_decay")}
@@ -95,6 +99,8 @@ class NewLearnerFlags:
             saved: Any = getattr(learner.options, name, learner.model_text)
             if name == "method":
                 saved, value = learner.text, compose(value).text
+            if name == "network" and learner.front is not None and "then=" not in value:
+                saved = learner.front.frozen.followed_by(AUTO).text
             if value not in (saved, "auto"):
                 flag = name.replace("_", "-")
                 raise InputError(
@@ -166,7 +172,8 @@ def learn(
             `evenstream correct` can find it.
         ignore: Columns to leave out.
         categorical: Columns to treat as categories, whatever they look like; for a new learner.
-        text: Columns to treat as free text; for a new learner.
+        text: Columns to treat as free text, whose words are counted; with a text encoder, the one
+            column that it reads. For a new learner.
         date: Columns to treat as dates or times, each as NAME or NAME=FORMAT (%d.%m.%Y); for a
             new learner.
         size: Height and width that images are resized to; for a new learner.
@@ -205,6 +212,7 @@ def learn(
         ignore=ignore,
         ids=ids,
         wishes=wishes,
+        texts=is_encoder(new.network or ""),
         size=size,
         bad=corrupt,
         patience=patience,
@@ -236,7 +244,12 @@ def _tell_columns(data: Source) -> None:
     """Print how the columns of a table were interpreted."""
     from evenstream.live.sources import TableSource
 
-    encoder = data.columns.encoder if isinstance(data, TableSource) else None
+    if not isinstance(data, TableSource):
+        return
+    columns, encoder = data.columns, data.columns.encoder
+    if columns.texts:
+        left_out = f"; left out: {', '.join(columns.ignored)}" if columns.ignored else ""
+        say(f"texts: the column {columns.features[0]}{left_out}")
     if encoder is not None and not encoder.obvious:
         say(encoder.summary())
         say("(--categorical, --text, --date or --ignore NAME reads a column differently)")

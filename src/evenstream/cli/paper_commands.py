@@ -175,9 +175,9 @@ def report(
         runs: Further folders, or files of packed runs (NAME.runs.jsonl), to search for runs.
         out: Folder for the report; must be new, empty, or hold an earlier report.
     """
+    from evenstream.errors import count
     from evenstream.paper.report import collect
     from evenstream.report.experiments import check_folder, write_tables
-    from evenstream.report.formats import count
 
     check_folder(out)
     usual = store == STORE and not store.exists()

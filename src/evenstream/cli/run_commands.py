@@ -306,7 +306,8 @@ def _print_settings(console: Screen, config: RunConfig, title: str) -> None:
 
 
 def _print_result(console: Screen, metrics: Metrics, folder: Path) -> None:
-    from evenstream.report.formats import count, plain
+    from evenstream.errors import count
+    from evenstream.report.formats import plain
 
     forgetting = "" if metrics["F_T"] is None else f", forgetting F_T {metrics['F_T']:.1f}"
     _say(

@@ -10,9 +10,12 @@ import tyro
 
 from evenstream.cli.run_commands import Trackers
 from evenstream.errors import EvenstreamError, InputError
+from evenstream.interruption import Interrupted
 from evenstream.printable import say_error
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from evenstream.report.experiments import Failure
     from evenstream.sweep.experiment import Experiment
     from evenstream.sweep.plan import Plan
@@ -107,7 +110,7 @@ def sweep(file: File, settings: Options = SweepOptions()) -> int:  # noqa: B008
 def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = False) -> int:
     """Make the missing runs of an experiment and report on all of it; returns the exit status."""
     from evenstream.cli.screen import Screen
-    from evenstream.report.formats import count
+    from evenstream.errors import count
     from evenstream.run.workers import warm_up
     from evenstream.sweep.backends import open_backend
     from evenstream.sweep.board import shown_board
@@ -145,16 +148,15 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
                 failed = work(
                     runs, store, backend, retries=options.retries, keep=options.keep, listener=board
                 )
+        except Interrupted:  # no report of an earlier sweep stays
+            _report(plan, store, paper, console)
+            raise
         finally:
             listing = write_listing(plan, store)
     for metric in plan.experiment.metrics:
         if board.has(metric):
             console.print(board.table(metric))
-    try:
-        page = _write_report(plan, store, paper)
-        console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
-    except EvenstreamError as error:  # the runs are done in any case
-        say_error(f"no report: {error}")
+    _report(plan, store, paper, console)
     console.print(f"runs: {listing}", highlight=False, markup=False, soft_wrap=True)
     if failed:
         say_error(
@@ -164,10 +166,19 @@ def make_runs(experiment: Experiment, options: SweepOptions, *, paper: bool = Fa
     return 1 if failed else 0
 
 
+def _report(plan: Plan, store: Store, paper: bool, console: Console) -> None:
+    """Write the report and say where it is."""
+    try:
+        page = _write_report(plan, store, paper)
+        console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    except EvenstreamError as error:  # the runs are done in any case
+        say_error(f"no report: {error}")
+
+
 def _write_report(plan: Plan, store: Store, paper: bool) -> Path:
     """Write the report on one experiment into its store, and return the page."""
+    from evenstream.errors import count
     from evenstream.report.experiments import Contents, collect_outcome, find_runs, write_tables
-    from evenstream.report.formats import count
 
     known = None
     if paper:

@@ -15,8 +15,7 @@ from evenstream.bounds import check_options
 from evenstream.core.randomness import make_generator
 from evenstream.errors import InputError
 from evenstream.numerals import LARGEST_FLOAT32
-from evenstream.registry import Registry, check_class
-from evenstream.text import check_defaults
+from evenstream.registry import Registry
 
 __all__ = [
     "HEADS",
@@ -186,13 +185,7 @@ HEADS: Registry[type[Head]] = Registry("head")
 
 def register_head(name: str) -> Callable[[H], H]:
     """Register a head by name: METHOD:head=NAME; its options are written as `head_OPTION`."""
-
-    def add(cls: H) -> H:
-        check_class("head", cls, Head)
-        check_defaults("head", name, cls)
-        return HEADS.register(name)(cls)
-
-    return add
+    return HEADS.register_class(name, Head)
 
 
 @register_head("linear")

@@ -107,6 +107,11 @@ def check_weights(weights: Any, rows: int) -> Tensor | None:
     return None if (array == 1).all() else torch.from_numpy(array.copy())
 
 
+def _kinds(array: np.ndarray[Any, Any]) -> str:
+    """The types of some values, in words."""
+    return " and ".join(sorted({type(value).__name__ for value in array.flat[:100]}))
+
+
 def check_inputs(x: Any, expected: InputKind | None, advice: str = "") -> Tensor:
     """A private copy of the batch on the CPU, uint8 or float32; rejects unusable input.
 
@@ -123,6 +128,15 @@ def check_inputs(x: Any, expected: InputKind | None, advice: str = "") -> Tensor
             array = np.asarray(x)
         except (ValueError, TypeError, RuntimeError, AttributeError) as error:
             raise InputError(f"inputs are not an array: {error}") from None
+        if array.dtype.kind == "O" and array.ndim == 2:
+            raise InputError(
+                f"inputs must be numbers; rows of {_kinds(array)} are a table: pass a frame with "
+                "named columns (pandas, polars, Arrow)"
+            )
+        if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], dict):
+            raise InputError(
+                "inputs must be numbers, got dicts; pass a frame: pandas.DataFrame(rows)"
+            )
         if array.dtype.kind not in "uifb" and are_texts(x):
             raise InputError(
                 "inputs must be numbers, got texts; to learn from texts, give the learner an "

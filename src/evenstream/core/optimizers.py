@@ -89,6 +89,10 @@ def adamw(groups: Groups, *, lr: float, momentum: float, weight_decay: float) ->
     return _AdamW(every(groups), lr, weight_decay=weight_decay)
 
 
+PLAIN = (sgd, adam, adamw)
+"""The factories whose optimisers make each step with the learner's own rate."""
+
+
 def every(groups: Groups) -> list[nn.Parameter]:
     """All parameters, for optimisers that treat them alike."""
     return [parameter for group in groups.values() for parameter in group]

@@ -37,16 +37,34 @@ from evenstream.errors import (
     shown,
 )
 from evenstream.interruption import let_through
+from evenstream.numerals import LARGEST_FLOAT32
 from evenstream.options import Options
 
 FOLLOWS = "follows"
 """Marks an optimiser group that uses the learner's learning rate."""
+RATIO = "ratio"
+"""The learning rate of any other group of a named optimiser, as a multiple of the learner's."""
 
 
 class PartState(Stateful, Protocol):
     """A method, teacher or rule, reduced to its state."""
 
     optimizers: dict[str, torch.optim.Optimizer]
+
+
+class MethodState(PartState, Protocol):
+    """A method, reduced to what its optimisers need."""
+
+    modules: dict[str, nn.Module]
+
+    @property
+    def trained_groups(self) -> tuple[str, ...]:
+        """What its loss is minimised over."""
+        ...
+
+    def on_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called with every optimiser that the learner makes."""
+        ...
 
 
 class LearnerState:
@@ -57,6 +75,7 @@ class LearnerState:
         options: Options,
         device: torch.device,
         *,
+        method: MethodState,
         parts: Sequence[PartState],
         criterion: Criterion,
         head: Head,
@@ -71,6 +90,7 @@ class LearnerState:
         self.options, self.device = options, device
         self.optimizer_factory = optimizer_factory
         """The user's own factory, in place of a named optimiser."""
+        self.method = method
         self.parts: Sequence[PartState] = parts
         """The method, its inference rule, its teacher if it has one."""
         self.criterion, self.head, self.retrieval = criterion, head, retrieval
@@ -209,29 +229,50 @@ class LearnerState:
         backbone, head = list(network.backbone.parameters()), list(network.head.parameters())
         return self._make_optimizer({"backbone": backbone, "head": head, "method": []})
 
-    def renew_optimizer(self) -> None:
-        """Replace the network's optimiser by a new one, without momentum or moments."""
+    def renew_optimizers(self) -> None:
+        """New optimisers, without momentum or moments, for all that the method's loss trains.
+
+        What a method trains otherwise, with an optimiser of its own choice, keeps it: the adaptor
+        of ER-CBA and the students of PEC, as in their public codes.
+        """
         optimizer, scheduler = self.network_optimizer(self.network)
+        own = self.method.optimizers
+        renewed = {
+            name: self._renewed(own[name]) for name in self.method.trained_groups if name in own
+        }
         self.trained.set(self.network, optimizer, self.kind_of_inputs, scheduler)
+        own.update(renewed)
+
+    def _renewed(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """A new optimiser for the same modules of the method, in the order of `on_setup`."""
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        modules = self.method.modules.values()
+        every = (parameter for module in modules for parameter in module.parameters())
+        return self.make_optimizer([each for each in every if id(each) in held])
 
     def _make_optimizer(
         self, groups: dict[str, list[nn.Parameter]]
     ) -> tuple[torch.optim.Optimizer, Scheduler | None]:
-        if self.optimizer_factory is not None:
-            with calling("the function that makes the optimizer"):
-                made = self.optimizer_factory(groups)
-            optimizer, scheduler = checked(made)
-            _warn_of_left_out(groups, optimizer)
-            return optimizer, scheduler
-        chosen = self.options
-        make = OPTIMIZERS.find(chosen.optimizer)
-        with calling(f"what makes the optimizer {chosen.optimizer!r}"):
-            made = make(
-                groups, lr=chosen.lr, momentum=chosen.momentum, weight_decay=chosen.weight_decay
+        chosen, own = self.options, self.optimizer_factory
+        what = f"what makes the optimizer {chosen.optimizer!r}"
+        with calling(what if own is None else "the function that makes the optimizer"):
+            made = (
+                own(groups)
+                if own
+                else OPTIMIZERS.find(chosen.optimizer)(
+                    groups, lr=chosen.lr, momentum=chosen.momentum, weight_decay=chosen.weight_decay
+                )
             )
         optimizer, scheduler = checked(made)
+        self.method.on_optimizer(optimizer)
+        if own is not None:
+            _warn_of_left_out(groups, optimizer)
+            return optimizer, scheduler
         for group in optimizer.param_groups:
             group[FOLLOWS] = scheduler is None and group["lr"] == chosen.lr
+            ratio = group["lr"] / chosen.lr if chosen.lr else math.inf
+            if scheduler is None and not group[FOLLOWS] and ratio <= LARGEST_FLOAT32:
+                group[RATIO] = ratio
         return optimizer, scheduler
 
     def grow_head(self, rows: int) -> None:
@@ -295,7 +336,7 @@ class LearnerState:
         if name == "head":
             head = self.network.head
             return self.optimizer, [p for p in head.parameters() if p.requires_grad]
-        own = self.parts[0].optimizers
+        own = self.method.optimizers
         if name != "network" and name not in own:
             raise UnknownName("group", name, ["network", "head", *own])
         optimizer = self.optimizer if name == "network" else own[name]

@@ -78,7 +78,7 @@ class Tickets(WithoutClasses):
 
     def limit(self, number: int, steps: int, now: int) -> None:
         """Set how many may be open at a time, and for how many steps."""
-        for name, value in (("number", number), ("steps", steps)):
+        for name, value in (("the number of tickets", number), ("their steps", steps)):
             if not (is_whole(value) and 1 <= value < 2**53):
                 raise InputError(f"{name} must be a whole number of 1 or more, got {shown(value)}")
         self.most, self.steps = int(number), int(steps)

@@ -20,6 +20,7 @@ from evenstream.errors import DataError, some_of
 _SPLIT_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _BESIDE_KEYS = ("x", "y", "x_test", "y_test")
 _WHOLE_KEYS = ("x", "y")
+_SCALE_KEYS = ("mean", "std")
 ROOM, _RATIO = 1 << 30, 100
 """Bytes that arrays may take, plus this many for each byte of the file."""
 _LONGEST_HEADER = 10_000  # of an array; NumPy does not accept longer ones either
@@ -35,11 +36,33 @@ def read_npz(path: Path, *, test_fraction: float | None = None, seed: int = 0) -
 
     The file holds `x_train`, `y_train`, `x_test` and `y_test` (the first two may be called `x` and
     `y`), or `x` and `y` alone, of which a stratified `test_fraction` (0.2 if not given) is set
-    aside for testing. Layouts and labels are those of `from_arrays`; other arrays in the file are
-    not read.
+    aside for testing. Beside images, `mean` and `std` may say how their channels are normalised.
+    Layouts and labels are those of `from_arrays`; other arrays in the file are not read.
     """
-    arrays = read_arrays(path, (_SPLIT_KEYS, _BESIDE_KEYS, _WHOLE_KEYS))
-    return from_arrays(*arrays.values(), name=path.stem, test_fraction=test_fraction, seed=seed)
+    layouts = (_SPLIT_KEYS, _BESIDE_KEYS, _WHOLE_KEYS)
+    scaled = tuple((*layout, *_SCALE_KEYS) for layout in layouts)
+    arrays = read_arrays(path, (*scaled, *layouts))
+    scale = {key: arrays.pop(key) for key in _SCALE_KEYS if key in arrays}
+    if next(iter(arrays.values())).ndim <= 2:  # a table, where they would mean something else
+        scale = {}
+    mean, std = (_channels(path, key, scale.get(key)) for key in _SCALE_KEYS)
+    return from_arrays(
+        *arrays.values(),
+        name=path.stem,
+        test_fraction=test_fraction,
+        seed=seed,
+        mean=mean,
+        std=std,
+    )
+
+
+def _channels(path: Path, key: str, values: NDArray[Any] | None) -> list[float] | None:
+    if values is None:
+        return None
+    if values.ndim != 1 or values.dtype.kind not in "fiu":
+        raise DataError(f"{path}: {key} must be a list of numbers, one for each channel")
+    found: list[float] = values.tolist()
+    return found
 
 
 def read_arrays(path: Path, layouts: Iterable[Iterable[str]]) -> dict[str, NDArray[Any]]:

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from evenstream.augment import Preprocess
 from evenstream.auto import AUTO, choose, own_network
-from evenstream.composition import Composition
+from evenstream.composition import Composition, held_by
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Exits
 from evenstream.core.inputs import Batch, InputKind, check_inputs
+from evenstream.core.known_table import timeless
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.memory import ID, WEIGHT, Placement, X, Y
 from evenstream.core.optimizers import OptimizerFactory
@@ -31,6 +32,7 @@ from evenstream.errors import InputError
 from evenstream.learner.arrival import Arrival
 from evenstream.learner.building import build_classifier
 from evenstream.learner.front import Front
+from evenstream.methods.base import Method
 from evenstream.options import Options
 from evenstream.policies.rules import ArgMax
 
@@ -51,6 +53,8 @@ class Engine(LearnerState):
         optimizer_factory: the user's own, in place of a named optimiser.
         undecided: options that are chosen together with an "auto" network.
     """
+
+    method: Method
 
     def __init__(
         self,
@@ -75,6 +79,7 @@ class Engine(LearnerState):
         super().__init__(
             options,
             device,
+            method=composition.method,
             parts=self._parts,
             criterion=composition.criterion,
             head=composition.head,
@@ -87,6 +92,8 @@ class Engine(LearnerState):
             optimizer_factory=optimizer_factory,
         )
         self.criterion.start(options.seed)
+        self.held = {n: held for n, thing in self.unwritten.items() if (held := held_by(thing))}
+        """What functions without a text form held when they were given, as text."""
         self.needs = composition.needs
         """What the method and its parts need from the stream."""
 
@@ -284,7 +291,10 @@ class Engine(LearnerState):
         return float(right.float().mean())
 
     def _calibrate(self, step: Step) -> None:
-        """Record how familiar rows of known classes look to the model before the update."""
+        """Record how familiar rows of known classes look to the model before the update.
+
+        When they came does not count: rows to predict come later than all that were learned.
+        """
         rule, rows, kept = self.composition.rule, step.incoming, self.calibration
         due = step.number % rule.familiar_every == 0
         fair = rows.y < step.known
@@ -301,15 +311,27 @@ class Engine(LearnerState):
                 )
                 kept.change_scale(scale, forget=told or scale[0] != before[0])
                 groups = [stored] if told else groups
-            out = step.outputs or OutputsOnDemand(step.network, rows.plain(), step.n_classes)
+            when = None if self.front is not None else self.known_table.when(self.memory)
+            out, seen = step.outputs, self._timeless(rows, when)
+            if out is None or seen is not None:
+                x = rows.plain() if seen is None else seen
+                out = OutputsOnDemand(step.network, x, step.n_classes)
             prepared = rule.prepare_for_step(self._context(step.network))
             found = rule.familiarity_for_step(out, prepared)
             if found is not None:
                 kept.add(found[fair].cpu(), rows.y[fair].cpu(), step.number)
             for group in groups:
-                found = rule.familiarity_left_out(group) if len(group) else None
+                found = None
+                if len(group):
+                    found = rule.familiarity_left_out(group, self._timeless(group, when))
                 if found is not None:
                     kept.add(found.cpu(), group.y.cpu(), step.number)
+
+    def _timeless(self, rows: Rows, when: Tensor | None) -> Tensor | None:
+        """The plain rows as if all had come then."""
+        if when is None:
+            return None
+        return self.preprocess.plain(timeless(rows.raw, when.to(rows.raw.device)))
 
     def _scores_of_step(self, step: Step) -> Tensor:
         """Scores of the incoming rows by the inference rule."""
@@ -325,7 +347,7 @@ class Engine(LearnerState):
         """Choose network and options for inputs of this shape, unless given."""
         if self.model != AUTO:
             return
-        choice = choose(shape)
+        choice = choose(shape if self.front is None else shape[:1])
         training = {n: value for n, value in choice.training().items() if n in self.undecided}
         self.model = own_network(self.text) or choice.network
         self.options, self.undecided = replace(self.options, **training), frozenset()

@@ -97,8 +97,11 @@ def export_learner(learner: Engine, path: str | Path) -> Path:
         "steps": learner.step,
         "evenstream": __version__,
     }
-    if learner.known_table.encoder is not None:
-        metadata["columns"] = learner.known_table.encoder.names
+    table = learner.known_table.encoder
+    if table is not None:
+        metadata["columns"] = table.names
+        if not table.plain:
+            metadata |= {"table": table.state(), "inputs": table.inputs_in_words}
     model = learner.model if isinstance(learner.model, str) else type(learner.model).__name__
     what = f"{learner.text} with the network {model}"
     with calling(what, "cannot be exported"), _quiet(), torch.no_grad():

@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from evenstream.augment import Latents, Preprocess
+from evenstream.auto import AUTO
 from evenstream.core.classifier import laid_out
 from evenstream.core.inputs import (
     TEXTS,
@@ -254,22 +255,25 @@ def frozen_again(front: dict[str, Any], then: str | None, given: Any) -> Frozen:
         raise InputError(
             f"this learner was made with a frozen {title}, got {shown(given)}; pass {again}"
         )
-    if (given.views, given.dtype) != (views, dtype):
+    frozen: Frozen = given
+    if (frozen.views, frozen.dtype) != (views, dtype):
         raise CheckpointError(
             f"this learner stores views={views} and dtype={dtype!r} of what is frozen, not "
-            f"views={given.views} and dtype={given.dtype!r}; pass {again}"
+            f"views={frozen.views} and dtype={frozen.dtype!r}; pass {again}"
         )
-    if isinstance(given.then, str) and given.then != then:
-        raise CheckpointError(f"this learner was made with then={then!r}, not {given.then!r}")
+    if frozen.then == AUTO and then is not None:
+        frozen = frozen.followed_by(then)
+    if isinstance(frozen.then, str) and frozen.then != then:
+        raise CheckpointError(f"this learner was made with then={then!r}, not {frozen.then!r}")
     if values is not None:
-        return given.with_weights(values)
-    if given.fingerprint != before:
+        return frozen.with_weights(values)
+    if frozen.fingerprint != before:
         raise CheckpointError(
             f"this learner was made with a frozen {title} of fingerprint {before[:16]}, and the "
-            f"{given.title} given has {given.fingerprint[:16]}; pass the one with the same weights "
-            "(Frozen(..., save='value') keeps them in saves)"
+            f"{frozen.title} given has {frozen.fingerprint[:16]}; pass the one with the same "
+            "weights (Frozen(..., save='value') keeps them in saves)"
         )
-    return given
+    return frozen
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:

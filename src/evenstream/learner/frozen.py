@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from evenstream.auto import AUTO
 from evenstream.checkpoint import fingerprint
 from evenstream.composition import import_path
 from evenstream.encoders import ENCODERS, build_encoder
@@ -23,11 +24,11 @@ from evenstream.text import join_options, read_options, split_options, write_opt
 Stored = Literal["float32", "float16"]
 Saved = Literal["fingerprint", "value"]
 MOST_VIEWS = 1000
-_WRITTEN = {"views": int, "dtype": Stored}
+_WRITTEN = {"then": str, "views": int, "dtype": Stored}
 Encoder = Callable[[Any], Any]
 """A function from a batch of inputs, or a list of texts, to a row of numbers for each."""
 FEATURES = "identity"
-"""The default network after a frozen one: only the head is trained."""
+"""The network after a frozen one whose head alone is trained, as where nothing was said before."""
 
 
 class Frozen:
@@ -45,7 +46,8 @@ class Frozen:
             one row of numbers (a tensor or an array) for each.
         up_to: the name of the last frozen layer in the module; everything after it is trained.
         then: what is trained on the outputs, below the head that the learner adds: the name of a
-            network, or a module. By default, only the head is trained.
+            network, or a module; "identity" trains the head alone. By default, what an array of
+            such features would get (`evenstream.auto`).
         views: number of augmented views of each row besides the plain one; the memory stores all of
             them, and a step trains on one drawn at random. Goes together with `augment`.
         dtype: type of the stored outputs; "float16" takes half the space.
@@ -83,7 +85,7 @@ class Frozen:
         if not isinstance(then, str | nn.Module | None):
             raise InputError(f"then must be a network's name or a module, got {shown(then)}")
         self.encoder: nn.Module | Encoder = encoder
-        self.then: str | nn.Module = FEATURES if then is None else then
+        self.then: str | nn.Module = AUTO if then is None else then
         self.views, self.dtype = check_settings(views, dtype)
         self.save: Saved = _one_of("save", save, Saved)
         if self.save == "value" and not isinstance(encoder, nn.Module):
@@ -91,21 +93,21 @@ class Frozen:
         self._digest: str | None = None
 
     @classmethod
-    def read(cls, text: str) -> Frozen:
-        """Read `NAME[:key=value,...]`: an encoder's options, `views` and `dtype`."""
+    def read(cls, text: str, then: str = AUTO) -> Frozen:
+        """Read `NAME[:key=value,...]`: an encoder's options, `then`, `views` and `dtype`."""
         name, written = split_options(text)
         known = ENCODERS.find(name).options
         options = read_options("encoder", name, written, {**known, **_WRITTEN})
-        own = {key: options.pop(key) for key in _WRITTEN if key in options}
+        own = {"then": then} | {key: options.pop(key) for key in _WRITTEN if key in options}
         return cls(join_options(name, *itertools.starmap(write_option, options.items())), **own)
 
     @property
     def text(self) -> str | None:
         """The inverse of `read`; None if there is no text form."""
-        if self.name is None or self.then != FEATURES:
+        if self.name is None or not isinstance(self.then, str):
             return None
-        values = {"views": self.views, "dtype": self.dtype}
-        defaults = {"views": 0, "dtype": "float32"}
+        values = {"then": self.then, "views": self.views, "dtype": self.dtype}
+        defaults = {"then": AUTO, "views": 0, "dtype": "float32"}
         written = [write_option(k, v) for k, v in values.items() if v != defaults[k]]
         name, options = split_options(self.name)
         return join_options(name, options, *written)
@@ -147,6 +149,12 @@ class Frozen:
             made.encoder.load_state_dict(weights)
         except (RuntimeError, KeyError, TypeError) as error:
             raise CheckpointError(f"the saved weights do not fit {self.title}: {error}") from error
+        return made
+
+    def followed_by(self, network: str) -> Frozen:
+        """The same, before a network of this name."""
+        made = copy.copy(self)
+        made.then = network
         return made
 
     def on(self, device: torch.device) -> nn.Module | Encoder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,15 +36,16 @@ from evenstream.core.ids import plain_ids, row_ids
 from evenstream.core.inputs import Batch, check_weights, kind_of
 from evenstream.core.labels import Label, plain_counts, plain_label, plain_labels
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, one_at_a_time, one_step_at_a_time
-from evenstream.core.optimizers import OPTIMIZERS, OptimizerFactory
+from evenstream.core.optimizers import OPTIMIZERS, PLAIN, OptimizerFactory
 from evenstream.core.part import Part
 from evenstream.core.progress import Waiting, joined
-from evenstream.core.state import FOLLOWS
+from evenstream.core.state import FOLLOWS, RATIO
 from evenstream.core.step import StepResult
 from evenstream.core.tickets import MOST, STEPS
 from evenstream.entries import entry
 from evenstream.errors import (
     CheckpointError,
+    DataWarning,
     DriftWarning,
     EvenstreamError,
     InputError,
@@ -73,7 +75,7 @@ from evenstream.learner.prediction import Costs
 from evenstream.learner.snapshot import Snapshot, Snapshots
 from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
-from evenstream.learner.watching import Watch
+from evenstream.learner.watching import ADVICE, Watch
 from evenstream.methods import Method
 from evenstream.options import DType, Options, StepRows, TrainingOptions
 from evenstream.policies.criteria import CrossEntropy
@@ -86,6 +88,7 @@ from evenstream.text import split_options
 log = logging.getLogger(__name__)
 
 WARN_AFTER = 20
+_SAY_KINDS = "Learner(table=TableEncoder.infer(frame, text=[...]))"
 UNLOGGED = 1000
 """Corrections kept for a log that is written later."""
 
@@ -163,6 +166,9 @@ class Learner(Engine):
             torchvision's names); it is read with the first batch, and the head is new.
         drift: `drift.Adwin()` watches accuracy, loss and inputs, and reports changes as a
             `DriftWarning`, in the step's result and to your own function.
+        table: how the columns of tables become inputs, if not inferred from the first one.
+        open_tickets: how many tickets of `ask` may wait for their labels.
+        ticket_steps: for how many steps they may (`limit_tickets` changes both).
     """
 
     def __init__(
@@ -195,9 +201,15 @@ class Learner(Engine):
         head_size: int = 0,
         weights: str | Path | None = None,
         drift: Adwin | None = None,
+        table: TableEncoder | None = None,
+        open_tickets: int = MOST,
+        ticket_steps: int = STEPS,
     ) -> None:
+        if isinstance(model, str) and encoders.is_encoder(model):
+            model = Frozen.read(model)
+        trained = model.then if isinstance(model, Frozen) else model
         decided, undecided = _training(
-            model if isinstance(model, str) else None,
+            trained if isinstance(trained, str) else None,
             lr=lr,
             batch=batch,
             replay_batch=replay_batch,
@@ -263,8 +275,6 @@ class Learner(Engine):
                 f"step_rows={options.step_rows}: {reason}"
             )
         front = None
-        if isinstance(model, str) and encoders.is_encoder(model):
-            model = Frozen.read(model)
         if isinstance(model, Frozen):
             front = Front(model, preprocess, where, getattr(torch, options.dtype))
             model = model.then
@@ -292,6 +302,7 @@ class Learner(Engine):
             undecided=undecided,
         )
         self.drifting.begin(drift)
+        self.tickets.limit(open_tickets, ticket_steps, self.step)
         self.lock = Lock()
         self._snapshots = Snapshots()
         self._single_class_run = 0
@@ -305,6 +316,8 @@ class Learner(Engine):
         self._folder: Path | None = None
         self._beside: Callable[[], dict[str, Any]] = dict
         self._followed = False
+        if table is not None:
+            self.table = table
         for part in self._owned:
             part.in_use = True
 
@@ -326,12 +339,24 @@ class Learner(Engine):
 
     @property
     def lr(self) -> float:
-        """The network's learning rate. It can be set between steps with a named optimiser."""
+        """The network's learning rate in the next step.
+
+        With a named optimiser it can be set between steps. If the optimiser has groups with other
+        rates, these remain the same multiples of it.
+        """
+        rate = self.options.lr
         if not self.built:
-            if self.optimizer_factory is None:
-                return self.options.lr
+            if "lr" in self.undecided:
+                raise InputError(
+                    "the learning rate is chosen with the first batch, unless you set it"
+                )
+            if self.optimizer_factory is None and OPTIMIZERS[self.options.optimizer] in PLAIN:
+                return rate
             raise InputError("the optimizer, and its rate with it, is made with the first batch")
-        rates = {group["lr"] for group in self.optimizer.param_groups}
+        groups = self.optimizer.param_groups
+        if all(math.isclose(g["lr"], rate * g.get(RATIO, 1), rel_tol=1e-12) for g in groups):
+            return rate
+        rates = {group["lr"] for group in groups}
         if len(rates) > 1:
             raise InputError(
                 f"the groups of the optimizer have different rates: {sorted(rates)}; see "
@@ -348,19 +373,24 @@ class Learner(Engine):
                 "them in learner.optimizer.param_groups, or use a scheduler"
             )
         options = replace(self.options, lr=value)
+        groups = [g for made in self._all_optimizers() for g in made.param_groups if FOLLOWS in g]
+        if not all(group[FOLLOWS] or RATIO in group for group in groups):
+            raise InputError(
+                f"the rates of the optimizer {options.optimizer!r} are no multiples of lr (a "
+                "scheduler sets them, or lr was 0), so lr cannot be changed; see "
+                "learner.optimizer.param_groups"
+            )
         with SignalsHeld():
-            self.options = options
-            for optimizer in self._all_optimizers():
-                for group in optimizer.param_groups:
-                    if group.get(FOLLOWS):
-                        group["lr"] = options.lr
+            self.options, self.undecided = options, self.undecided - {"lr"}
+            for group in groups:
+                group["lr"] = options.lr * group.get(RATIO, 1)
 
     @property
     def table(self) -> TableEncoder | None:
         """How the columns of tables become inputs; None until the first table.
 
         It is inferred from the first frame that is learned, unless you set it beforehand:
-        `learner.table = TableEncoder.infer(frame, categorical=["zip"])`.
+        `Learner(table=TableEncoder.infer(frame, categorical=["zip"]))`.
         """
         return self.known_table.encoder
 
@@ -414,12 +444,23 @@ class Learner(Engine):
         if row_digests is not None and not self.memory.capacity:
             raise InputError(f"{self.text} stores no samples, so ids are of no use")
         rows = self._gathered() + len(values)
+        doubt = encoder.doubt(len(values)) if encoder and self.table is None else None
         result = self._learn(batch, values, encoder, row_digests, weights, store)
+        if doubt and not isinstance(x, TableRows):
+            warnings.warn(f"{doubt}: {_SAY_KINDS}", DataWarning, stacklevel=3)
         self._tell(result, rows)
         return result
 
     @one_step_at_a_time
-    def ask(self, x: Any, *, ids: Any = None, **how: Any) -> Answers:
+    def ask(
+        self,
+        x: Any,
+        priors: Mapping[Any, float] | None = None,
+        *,
+        ids: Any = None,
+        costs: Costs | None = None,
+        reject: float | None = None,
+    ) -> Answers:
         """Predict, and return a ticket for each row, to pass to `learn_later` when the label
         arrives.
 
@@ -439,7 +480,7 @@ class Learner(Engine):
                 f"labels have {self.tickets.kind.shape}"
             )
         row_digests = row_ids(ids, len(batch))
-        labels = self.predict(x, **how)
+        labels = self.predict(x, priors, costs=costs, reject=reject)
         return Answers(labels, self.tickets.give(batch, row_digests, self.step))
 
     @one_step_at_a_time
@@ -649,9 +690,9 @@ class Learner(Engine):
 
     @one_step_at_a_time
     def reset_optimizer(self) -> None:
-        """Replace the network's optimiser by a new one, without the old momentum or moments."""
+        """Start again with new optimisers, without the old momentum or moments."""
         if self.built:
-            self.renew_optimizer()
+            self.renew_optimizers()
 
     @one_step_at_a_time
     def start_epoch(self) -> None:
@@ -789,17 +830,21 @@ class Learner(Engine):
 
     @one_at_a_time
     def save(self, path: str | Path) -> Path:
-        """Save the whole learner in the folder `path`, and keep the previous save as well."""
-        return self._write(given_path("path", path))
+        """Save the whole learner in the folder `path`, and keep the previous save as well.
 
-    def _write(self, folder: Path, *, alone: bool = False) -> Path:
+        Returns the folder, from which `load` reads.
+        """
+        folder = given_path("path", path)
+        self._write(folder)
+        return folder
+
+    def _write(self, folder: Path, *, alone: bool = False) -> None:
         """Save, together with the position in streams that was saved in the same folder."""
         place = folder.resolve()
         beside = self._beside() if place == self._folder else {}
-        written = write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
+        write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
         if place != self._folder:
             self._folder, self._beside = place, dict
-        return written
 
     @contextmanager
     def kept_by(self, folder: Path, beside: Callable[[], dict[str, Any]]) -> Iterator[None]:
@@ -989,7 +1034,7 @@ class Learner(Engine):
                 self.drift.on_drift(change)
         trouble = self._watch.trouble(result, rows, len(self.label_map))
         if trouble is not None:
-            warnings.warn(trouble, NotLearning, stacklevel=4)
+            warnings.warn(NotLearning(trouble, ADVICE), NotLearning, stacklevel=4)
         self._single_class_run = self._single_class_run + 1 if result.single_class else 0
         if self._single_class_run >= WARN_AFTER and not self._warned:
             self._warned = True
@@ -1025,8 +1070,8 @@ class Learner(Engine):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
+        """The inference rule's scores for the classes seen so far (no columns before any step)."""
         with self._asked() as asked:
             return asked.scores(x, priors)
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, TypedDict
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from evenstream.augment import Augmentation
 from evenstream.checkpoint import fingerprint
-from evenstream.composition import import_path, read_method, settings_of
+from evenstream.composition import (
+    held_by,
+    import_path,
+    read_method,
+    settings_of,
+    structure_of,
+)
 from evenstream.core.heads import Head
 from evenstream.core.inputs import InputKind
 from evenstream.core.memory import X
@@ -30,6 +37,8 @@ from evenstream.tabular import TableEncoder
 KIND = "learner"
 TABLE = "table"
 """Key of the table encoder in a save; absent if there was no table."""
+STRUCTURE = "structure"
+"""Key of what the user's module consists of; absent for named networks."""
 LIVE = "live"
 """Key of the position in streams, if the learner was saved by `follow`."""
 TICKETS = "tickets"
@@ -54,6 +63,8 @@ def learner_state(learner: Engine) -> dict[str, Any]:
         "method": learner.text,
         "unwritten": {name: import_path(thing) for name, thing in unwritten.items()},
         **({"unwritten_settings": settings} if settings else {}),
+        **({"unwritten_held": learner.held} if learner.held else {}),
+        **({STRUCTURE: _structure(learner.model)} if isinstance(learner.model, nn.Module) else {}),
         "model": learner.model if isinstance(learner.model, str) else None,
         "weights": None if starts_from is None else str(starts_from),
         "options": asdict(learner.options) | dict.fromkeys(sorted(learner.undecided)),
@@ -113,7 +124,10 @@ def _model(state: dict[str, Any], model: Any) -> str | nn.Module | Frozen:
     with entry("front"):
         front = None if state.get("front") is None else dict(state["front"])
     if front is not None:
-        return frozen_again(front, name, model)
+        again = frozen_again(front, name, model)
+        if isinstance(again.then, nn.Module):
+            _check_structure(again.then, state)
+        return again
     if not isinstance(model, nn.Module | None):
         raise InputError(
             f"model must be the torch module that the learner was made with, got {shown(model)}; "
@@ -126,7 +140,34 @@ def _model(state: dict[str, Any], model: Any) -> str | nn.Module | Frozen:
         raise CheckpointError(
             "this learner was made with your own module; pass it again: load(path, model=...)"
         )
+    if isinstance(used, nn.Module):
+        _check_structure(used, state)
     return used
+
+
+def _structure(module: nn.Module) -> dict[str, Any]:
+    return {"torch": str(torch.__version__), "parts": structure_of(module)}
+
+
+def _check_structure(module: nn.Module, state: dict[str, Any]) -> None:
+    """Compare the classes of a user's module, and PyTorch's settings, with those of the saved one.
+
+    Another version of PyTorch may write settings in another way, so they are then left out.
+    """
+    with entry(STRUCTURE):
+        if state.get(STRUCTURE) is None:  # as in saves of earlier versions
+            return
+        saved, version = dict(state[STRUCTURE]["parts"]), state[STRUCTURE]["torch"]
+    here = structure_of(module)
+    for name in sorted(here.keys() | saved.keys()):
+        before, now = saved.get(name, "nothing"), here.get(name, "nothing")
+        kinds = [each.partition("(") for each in (before, now)]
+        settled = version == torch.__version__ and all(brackets for _, brackets, _ in kinds)
+        if (before != now) if settled else (kinds[0][0] != kinds[1][0]):
+            raise CheckpointError(
+                f"the module does not fit the saved one: {name or 'it'} is {now} here and was "
+                f"{before}"
+            )
 
 
 def _check_given(state: dict[str, Any], given: OwnParts) -> None:
@@ -134,6 +175,7 @@ def _check_given(state: dict[str, Any], given: OwnParts) -> None:
     with entry("unwritten"):
         paths = dict(state.get("unwritten", {}))
         settings = dict(state.get("unwritten_settings", {}))
+        held = dict(state.get("unwritten_held", {}))
     parts: dict[str, object] = {**given}
     for name in parts:
         if name not in OwnParts.__annotations__:
@@ -153,6 +195,11 @@ def _check_given(state: dict[str, Any], given: OwnParts) -> None:
         if here[0] != path or (name in settings and here != saved):
             one, other = (f"{where} ({said})" if said else where for where, said in (saved, here))
             raise CheckpointError(f"this learner was made with {name}={one}, not with {other}")
+        if name in held and held[name] != held_by(parts[name]):
+            raise CheckpointError(
+                f"this learner was made with a {name} that holds {held[name]}, not "
+                f"{held_by(parts[name]) or 'nothing'}"
+            )
 
 
 # ---- what it has learned -------------------------------------------------------------------------
@@ -303,8 +350,9 @@ def learner_fingerprint(state: dict[str, Any]) -> str:
     """A SHA-256 of the state of a learner.
 
     The names of plain numeric columns are left out: a learner that learns the same numbers from
-    arrays is the same.
+    arrays is the same. The description of a user's module is left out as well.
     """
+    state = {name: part for name, part in state.items() if name != STRUCTURE}
     if TABLE in state:
         with entry(TABLE):
             plain = TableEncoder.from_state(state[TABLE]).plain

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.inputs import Batch, check_inputs
+from evenstream.core.known_table import timeless
 from evenstream.core.labels import Label, LabelMap
 from evenstream.core.locks import GLOBAL_GENERATOR, Lock, set_kernel_threads
 from evenstream.core.memory import Memory
@@ -89,6 +90,7 @@ class Snapshot:
         self._network = learner.network if learner.built else None
         self._lock = None if copies is None else Lock()
         self._prepared: dict[bool, Any] = {}
+        self._when: Tensor | None = None
         self._calibration = copy.copy(learner.calibration)
         if copies is not None:
             self._copy(copies, None if before is None else before.label_map)
@@ -105,8 +107,13 @@ class Snapshot:
             self._network, self._rule = twins[self._network], shared_copy(self._rule, twins)
         if self._rule.reads_memory:
             copies.memory.follow(self._memory)
+        self._when = self._typical_time()
         self._memory = copies.memory
         self._copies = copies
+
+    def _typical_time(self) -> Tensor | None:
+        """When all rows are taken to have come, to judge how familiar they look."""
+        return None if self._front is not None else self._table.when(self._memory)
 
     def __del__(self) -> None:
         if self._copies is not None:
@@ -146,7 +153,7 @@ class Snapshot:
         """Like `predict`, as positions in `labels`; -1 instead of None."""
         matrix = None if costs is None else cost_matrix(self.label_map, costs)
         threshold = None if reject is None else self.familiarity_threshold(reject)
-        scores = self.scores(x, priors)
+        scores = self._scores(x, priors)
         if scores.shape[1] == 0:
             return np.full(len(scores), -1)
         found = (scores.argmax(1) if matrix is None else least_cost(scores, matrix)).numpy()
@@ -157,6 +164,10 @@ class Snapshot:
         batch = self._check(x)
         if self._network is None or not len(self.label_map):
             return np.zeros(len(batch), np.float32)
+        when = self._when if self._lock is not None else self._typical_time()
+        if when is not None:
+            assert isinstance(batch, Tensor)
+            batch = timeless(batch, when.to(batch.device))
         return self._each(self._network, batch, self._rule.familiarity).cpu().numpy()
 
     def familiarity_threshold(self, reject: float) -> float:
@@ -165,10 +176,13 @@ class Snapshot:
 
     def predict_proba(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
         """A probability for each row and each label in `labels`."""
-        return self.scores(x, priors).softmax(1).numpy()
+        return self._scores(x, priors).softmax(1).numpy()
 
-    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Tensor:
-        """The inference rule's scores for the classes seen so far, as a tensor on the CPU."""
+    def scores(self, x: Any, priors: Mapping[Any, float] | None = None) -> Array[np.float32]:
+        """The inference rule's scores, with a column for each label in `labels`."""
+        return self._scores(x, priors).numpy()
+
+    def _scores(self, x: Any, priors: Mapping[Any, float] | None) -> Tensor:
         batch = self._check(x)
         log_prior = None
         if priors is not None:

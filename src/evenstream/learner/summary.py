@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from evenstream.auto import AUTO, choose
+from evenstream.composition import import_path
 from evenstream.errors import some_of
 from evenstream.learner.engine import Engine
 
@@ -20,15 +21,16 @@ def summary(learner: Engine) -> dict[str, str]:
         count = sum(parameter.numel() for parameter in learner.network.parameters())
         network += f", {count:,} parameters"
     else:
-        network += (
-            ", chosen with the first batch" if network == AUTO else (", made with the first batch")
-        )
+        network += f", {'chosen' if learner.model == AUTO else 'made'} with the first batch"
+        if learner.undecided:
+            network += f" ({', '.join(sorted(learner.undecided))} too)"
     classes = f"{len(labels):,}: {some_of(list(map(repr, labels)), 5)}" if labels else "none yet"
     told = [said for part in learner.composition.parts if (said := part.says())]
     return {
-        "method": learner.text,
+        "method": ", ".join([learner.text, *_unwritten(learner)]),
         "network": network,
         **({"because": why} if why else {}),
+        **({"training": _training(learner)} if learner.model != AUTO else {}),
         "classes": classes,
         "memory": f"{len(memory):,} of {memory.capacity:,} samples",
         "steps": f"{learner.step:,}",
@@ -39,18 +41,30 @@ def summary(learner: Engine) -> dict[str, str]:
     }
 
 
+def _unwritten(learner: Engine) -> list[str]:
+    """The parts that the text of the method does not tell."""
+    others = {name: thing for name, thing in learner.unwritten.items() if name != "method"}
+    return [f"{name}={import_path(thing).partition(':')[2]}" for name, thing in others.items()]
+
+
 def _why(learner: Engine) -> str | None:
     """Why it has this network and optimiser, if `auto` chose them."""
     if not learner.built:
         return None
-    choice, options = choose(learner.kind_of_inputs.shape), learner.options
+    shape, options = learner.kind_of_inputs.shape, learner.options
+    choice = choose(shape if learner.front is None else shape[:1])
     training = {name: getattr(options, name) for name in choice.training()}
     if learner.model != choice.network or training != choice.training():
         return None
-    rate = (
-        f"{choice.optimizer} at {choice.lr:g}, {choice.batch} + {choice.replay_batch} rows per step"
-    )
-    return f"auto: {choice.why}; {rate}"
+    return f"auto: {choice.why}"
+
+
+def _training(learner: Engine) -> str:
+    """Optimiser, rate and rows of a step."""
+    options = learner.options
+    rows = f"{options.batch} + {options.replay_batch} rows per step"
+    rate = f" at {options.lr:g}" if learner.optimizer_factory is None else ""
+    return f"{options.optimizer}{rate}, {rows}"
 
 
 def as_text(learner: Engine) -> str:

@@ -85,12 +85,12 @@ class Watch:
                 return None
             return (
                 f"{right.value:.0%} of the last {right.rows} rows were predicted right before they "
-                f"were learned, no more than chance ({chance:.0%}): {ADVICE}"
+                f"were learned, no more than chance ({chance:.0%})"
             )
         same = classes == self.classes_at_first and self.first_loss.rows and self.loss.rows
         if same and self.loss.value >= self.first_loss.value:
             return (
                 f"after {self.rows} rows the loss is {self.loss.value:.3g}, and was "
-                f"{self.first_loss.value:.3g} at first: {ADVICE}"
+                f"{self.first_loss.value:.3g} at first"
             )
         return None

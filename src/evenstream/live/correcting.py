@@ -13,7 +13,7 @@ from evenstream.learner.editing import Edit
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import LIVE
 from evenstream.live.following import KEPT_LOGS
-from evenstream.live.learner_folder import claimed, no_learner, read_learner
+from evenstream.live.learner_folder import claimed, no_learner, read_learner, write_metrics
 from evenstream.run.events import EventLog, cut_back
 
 
@@ -38,6 +38,8 @@ def correct(folder: Path, change: Callable[[Learner], Edit], *, saves: bool = Fa
             log.close()
         beside = {LIVE: tally.state()} if tally.batches else {}
         write_checkpoint(folder, learner.step, {**learner.state(), **beside}, alone=saves)
+        if tally.batches:
+            write_metrics(folder, learner, tally)
     return edit
 
 

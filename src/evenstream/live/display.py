@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from evenstream.core.step import StepResult
-from evenstream.errors import DataError
+from evenstream.errors import DataError, count
 from evenstream.live.tally import Place, Tally
 from evenstream.printable import say
 from evenstream.showing import PLAIN_EVERY_SECONDS
@@ -47,7 +47,7 @@ def status_line(result: StepResult, tally: Tally) -> str:
     """A learner's progress in one line."""
     parts = [
         f"step {result.step:,}",
-        f"{tally.samples:,} rows",
+        count(tally.samples, "row"),
         accuracy_text(tally.accuracy.overall, tally.accuracy.recent),
         "" if result.loss is None else f"loss {result.loss:.3f}",
         f"{tally.refused:,} batches refused" if tally.refused else "",
@@ -87,9 +87,9 @@ def summary(metrics: Mapping[str, Any], name: str, before: Place, folder: Path) 
             f"(--again learns them once more){waits}"
         )
     accuracy = accuracy_text(metrics["prequential_accuracy"], metrics["recent_accuracy"])
-    left_out = f", {skipped:,} rows skipped" if skipped else ""
-    classes = f"{len(metrics['labels'])} classes{waits}"
+    left_out = f", {count(skipped, 'row')} skipped" if skipped else ""
+    classes = f"{count(len(metrics['labels']), 'class')}{waits}"
     return (
-        f"learned {new:,} rows of {name}{left_out}; {accuracy}; {classes}\n"
+        f"learned {count(new, 'row')} of {name}{left_out}; {accuracy}; {classes}\n"
         f"saved in {folder}; `evenstream predict {shlex.quote(str(folder))} FILE` uses it"
     )

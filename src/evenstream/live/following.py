@@ -22,17 +22,16 @@ from evenstream.core.criterion import NEEDS_BOUNDARIES
 from evenstream.core.inputs import are_texts, check_inputs, check_texts
 from evenstream.core.labels import label_to_json, plain_labels
 from evenstream.core.step import StepResult
-from evenstream.errors import CheckpointError, EvenstreamError, InputError, shown
-from evenstream.files import given_path, write_atomically
+from evenstream.errors import CheckpointError, EvenstreamError, InputError, count, shown
+from evenstream.files import given_path
 from evenstream.interruption import Interrupted, Stop, stop_on_signal
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import LIVE
 from evenstream.live.display import status_line
-from evenstream.live.learner_folder import bring_to_saved, claimed
+from evenstream.live.learner_folder import bring_to_saved, claimed, live_metrics, write_metrics
 from evenstream.live.sources import as_batch
 from evenstream.live.tally import Place, Tally
 from evenstream.run.events import EventLog, cut_back
-from evenstream.run.metrics_file import METRICS
 from evenstream.showing import Line
 from evenstream.tabular import TableEncoder, is_frame
 
@@ -182,8 +181,8 @@ class _Following:
             self.save()
             saved = f"saved in {self.folder}" if self.tally.batches else "nothing to save"
             raise Interrupted(
-                f"stopped after {self.place.batches} batches of {self.name}, {saved}; run it "
-                "again to continue"
+                f"stopped after {count(self.place.batches, 'batch')} of {self.name}, {saved}; run "
+                "it again to continue"
             ) from None
         except BaseException:
             self.save()
@@ -193,7 +192,7 @@ class _Following:
                 self.events.close()
         if self.tally.batches:  # in case a process was killed right after its last save
             self._write_metrics()
-        return self.metrics()
+        return live_metrics(self.learner, self.tally)
 
     def _batches(self) -> Iterator[tuple[Any, Any, Any] | None]:
         """The batches not learned yet; a signal ends the wait for the next one at once.
@@ -339,7 +338,7 @@ class _Following:
 
     def _write_metrics(self) -> None:
         with self._writing():
-            write_atomically(self.folder / METRICS, json.dumps(self.metrics(), indent=1))
+            write_metrics(self.folder, self.learner, self.tally)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -354,26 +353,6 @@ class _Following:
                 f"{error}; free some space or fix the permissions, then run it again"
                 + (f": it goes on after batch {saved} of {self.name}" if saved else "")
             ) from error
-
-    def metrics(self) -> dict[str, Any]:
-        learner, tally = self.learner, self.tally
-        return {
-            "format": 1,
-            "method": learner.text,
-            "network": learner.model if isinstance(learner.model, str) else None,
-            "labels": [label_to_json(label) for label in learner.labels],
-            "steps": learner.step,
-            "batches": tally.batches,
-            "samples": tally.samples,
-            **({"corrections": learner.progress.edits} if learner.progress.edits else {}),
-            **({"tickets": learner.tickets.counts} if learner.tickets.given else {}),
-            "refused_batches": tally.refused,
-            "prequential_accuracy": tally.accuracy.overall,
-            "recent_accuracy": tally.accuracy.recent,
-            "train_seconds": tally.seconds,
-            "streams": tally.state()["streams"],
-            **({"drift": dict(learner.drifting.found)} if learner.drift else {}),
-        }
 
 
 def _gives_batches(stream: Any) -> bool:

@@ -6,6 +6,7 @@ same checkpoint, and there is a log beside it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.checkpoint import fingerprint, has_checkpoint, restore
+from evenstream.core.labels import label_to_json
 from evenstream.data.checked_files import remove_empty
 from evenstream.entries import entry
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
-from evenstream.files import exclusive
+from evenstream.files import exclusive, write_atomically
 from evenstream.learner.front import front_identity
 from evenstream.learner.learner import Learner
 from evenstream.learner.persistence import (
@@ -30,6 +32,7 @@ from evenstream.learner.persistence import (
 from evenstream.live.tally import Tally
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 from evenstream.run.folder import CHECKPOINTS
+from evenstream.run.metrics_file import METRICS
 
 _OWN = re.compile(r"events.*\.jsonl|metrics\.json|checkpoint-|incoming$")
 """Files that a process killed before its first save may leave behind."""
@@ -97,6 +100,32 @@ def claimed(folder: Path) -> Iterator[None]:
             yield
     finally:
         remove_empty(made)
+
+
+def write_metrics(folder: Path, learner: Learner, tally: Tally) -> None:
+    """Write `metrics.json`."""
+    write_atomically(folder / METRICS, json.dumps(live_metrics(learner, tally), indent=1))
+
+
+def live_metrics(learner: Learner, tally: Tally) -> dict[str, Any]:
+    """What `metrics.json` says of a learner and the streams that it has followed."""
+    return {
+        "format": 1,
+        "method": learner.text,
+        "network": learner.model if isinstance(learner.model, str) else None,
+        "labels": [label_to_json(label) for label in learner.labels],
+        "steps": learner.step,
+        "batches": tally.batches,
+        "samples": tally.samples,
+        **({"corrections": learner.progress.edits} if learner.progress.edits else {}),
+        **({"tickets": learner.tickets.counts} if learner.tickets.given else {}),
+        "refused_batches": tally.refused,
+        "prequential_accuracy": tally.accuracy.overall,
+        "recent_accuracy": tally.accuracy.recent,
+        "train_seconds": tally.seconds,
+        "streams": tally.state()["streams"],
+        **({"drift": dict(learner.drifting.found)} if learner.drift else {}),
+    }
 
 
 def _holds_a_run(folder: Path) -> EvenstreamError:

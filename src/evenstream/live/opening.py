@@ -86,6 +86,8 @@ class Reading:
     """Kinds of columns set by the user, for a learner that has not seen any."""
     label_needed: bool = True
     """Whether there must be labels, as for learning."""
+    texts: bool = False
+    """Whether a new learner reads texts: one column of a table, as it is."""
     size: int | None = None
     """Height and width of images, for a learner that has not seen any."""
     bad: OnBad = "stop"
@@ -184,15 +186,17 @@ def _columns(
     if known.encoder is not None:
         return _as_known(_of_encoder(reader, known.encoder, reading), reading)
     label, ignore, needed = reading.label, reading.ignore, reading.label_needed
+    wishes, texts = reading.wishes, reading.texts or known.shape == TEXTS.shape
+    if texts and (wishes.categorical or wishes.date):
+        raise InputError("a text encoder reads one column of texts: leave out all but --text")
     with contextlib.closing(first_rows()) as first:
         first.may_grow = reader.may_grow
-        columns = choose_columns(reader, first, label, ignore, reading.wishes, label_needed=needed)
-    width = columns.how.width
-    if known.shape == TEXTS.shape:
-        raise DataError(
-            "the learner has a text encoder, which only works from Python so far: "
-            "Learner.load(DIR).predict(texts), as in the tutorial on texts"
+        columns = choose_columns(
+            reader, first, label, ignore, wishes, label_needed=needed, texts=texts
         )
+    if texts:
+        return columns
+    width = columns.how.width
     if known.shape not in (None, (width,)):
         raise DataError(
             f"{reader.source} gives {width} inputs per row, but the learner's have the shape "

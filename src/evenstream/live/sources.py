@@ -171,12 +171,17 @@ class TableSource(Source):
             self.kept = np.array([values is not None for values, _ in rows])
             if not good:
                 return [], []
-        x, labels = self.reader.stack(good, self.columns)
-        encoder = self.columns.encoder
-        inputs = x if encoder is None else TableRows(x, encoder)
+        inputs, labels = self._inputs(good)
         if self.reader.ids is None:
             return inputs, labels
         return inputs, [each.label for each in labels], [each.id for each in labels]
+
+    def _inputs(self, rows: list[Row]) -> tuple[Any, list[Any]]:
+        if self.columns.texts:
+            return [values[0] for values, _ in rows if values is not None], [y for _, y in rows]
+        x, labels = self.reader.stack(rows, self.columns)
+        encoder = self.columns.encoder
+        return (x if encoder is None else TableRows(x, encoder)), labels
 
     @property
     def skipped(self) -> int:

@@ -18,7 +18,7 @@ from evenstream.policies.retrieval import HELD_OUT, ExceptHeldOut, Retrieval
 from evenstream.policies.rules import Contest, InferenceRule
 
 ONE_IN = 10
-"""One row in so many is held out."""
+"""One row in this many is held out."""
 
 
 @register("auto")
@@ -40,7 +40,7 @@ class Auto(Replay):
         return ExceptHeldOut()
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Where the network is asked in any case, nothing is held out."""
+        """Nothing is held out where the network predicts in any case."""
         super().on_setup(learner)
         self._holds_out = learner.memory.capacity > 0 and len(learner.kind_of_inputs.shape) == 1
 
@@ -59,5 +59,5 @@ class Auto(Replay):
         return LogitAdjustedSoftmax()
 
     def make_rule(self) -> InferenceRule:
-        """Whichever was right most often."""
+        """Whichever contestant was right most often."""
         return Contest()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
+import torch
 from torch import Tensor
 
 from evenstream.bounds import check_options
@@ -28,7 +29,7 @@ from evenstream.policies.rules import ArgMax, InferenceRule
 from evenstream.policies.storing import Reservoir, Storing
 from evenstream.policies.teachers import Teacher
 from evenstream.registry import Registry, check_class
-from evenstream.text import check_defaults
+from evenstream.text import MethodText
 
 M = TypeVar("M", bound="type[Method]")
 
@@ -128,6 +129,9 @@ class Method(Part):
         """Why several steps per batch with such rows make no sense; None if they do."""
         return None
 
+    def on_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called with every optimiser that the learner makes: its settings may be changed."""
+
     # ---- the step ----------------------------------------------------------------------------
 
     def training_rows(self, step: Step) -> Sequence[Rows]:
@@ -164,7 +168,7 @@ def register(name: str) -> Callable[[M], M]:
             shares its name with an option of heads.
     """
     known = isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", name)
-    if not known or name.endswith("-las"):
+    if not known or MethodText.read(name).adjusted:
         raise InputError(
             f"a method cannot be called {shown(name)}: use a-z, 0-9, - and +, and no -las at the "
             "end, which stands for Logit Adjusted Softmax"
@@ -172,7 +176,6 @@ def register(name: str) -> Callable[[M], M]:
 
     def add(cls: M) -> M:
         check_class("method", cls, Method)
-        check_defaults("method", name, cls)
         for field in fields(cls):
             if field.name == "head" or field.name.startswith("head_"):
                 raise InputError(
@@ -183,6 +186,6 @@ def register(name: str) -> Callable[[M], M]:
                 raise InputError(
                     f"option 'storing' of method {name} exists for all methods; choose another name"
                 )
-        return METHODS.register(name)(cls)
+        return METHODS.register_class(name, Method)(cls)
 
     return add

@@ -66,14 +66,16 @@ class OCM(TwoViews):
         return self.teacher
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Create the second view and the projection; Adam gets the betas of the public code."""
+        """Create the second view and the projection."""
         super().on_setup(learner)
         size = learner.network.head.in_features
         add_projection(self, learner, nn.Linear(size, min(size, self.projection)))
-        for optimizer in (learner.optimizer, self.optimizers[PROJECTION]):
-            for group in optimizer.param_groups:
-                if "betas" in group:
-                    group["betas"] = (group["betas"][0], self.beta2)
+
+    def on_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Adam gets the betas of the public code."""
+        for group in optimizer.param_groups:
+            if "betas" in group:
+                group["betas"] = (group["betas"][0], self.beta2)
 
     def on_task_end(self, learner: LearnerState, data: TaskData | None) -> None:
         """The previous model has a projection too."""

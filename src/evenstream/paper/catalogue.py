@@ -96,18 +96,22 @@ def printed_beside(experiment: Experiment, cell: Cell) -> dict[str, list[Printed
 
 def printed_runs() -> int:
     """The number of runs behind the printed means and deviations."""
-    return int(_notes()["runs"])
+    return int(all_notes()["runs"])
 
 
 def notes(name: str) -> list[str]:
     """Where the paper contradicts itself about an experiment, or leaves something open."""
-    return [note["text"].strip() for note in _notes()["note"] if name in note["experiments"]]
+    return [note["text"].strip() for note in all_notes()["note"] if name in note["experiments"]]
 
 
-def above_tables(name: str) -> str:
-    """What readers of an experiment's results should know before comparing rows."""
-    found = [note for note in _notes()["note"] if name in note["experiments"]]
-    return " ".join(note["above_tables"].strip() for note in found if "above_tables" in note)
+def above_tables(name: str, scale: str) -> str:
+    """What readers of an experiment's results at a scale should know before comparing rows."""
+    return " ".join(
+        note["above_tables"].strip()
+        for note in all_notes()["note"]
+        if name in note["experiments"] and "above_tables" in note
+        if scale in note.get("only_at", {}).get(name, [scale])
+    )
 
 
 @cache
@@ -145,7 +149,8 @@ def _value(text: str) -> Value:
 
 
 @cache
-def _notes() -> dict[str, Any]:
+def all_notes() -> dict[str, Any]:
+    """The whole file of notes."""
     return _toml("notes.toml")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError, UnknownName
@@ -16,6 +17,7 @@ from evenstream.paper.catalogue import (
     printed_lines,
     printed_runs,
 )
+from evenstream.paper.choice import in_order
 from evenstream.paper.summary import summary
 from evenstream.report.charts.bars import count_bars_svg
 from evenstream.report.experiments import (
@@ -42,11 +44,12 @@ def background(experiment: Experiment) -> Background:
     def stated(cell: Cell, scale: str) -> dict[str, list[Stated]]:
         if cell not in own:
             return {}
+        judged = not any(chosen(cell) for chosen in experiment.chosen_on)
         same = _data(experiment, cell, scale) == _data(experiment, cell, experiment.base)
         return {
             metric: sorted(
                 (
-                    Stated(v.mean, v.std, runs, v.decimals, v.source, same, v.std_decimals)
+                    Stated(v.mean, v.std, runs, v.decimals, v.source, same, judged, v.std_decimals)
                     for v in values
                 ),
                 key=lambda value: value.source != experiment.source,
@@ -56,7 +59,8 @@ def background(experiment: Experiment) -> Background:
 
     command = f"evenstream paper run {experiment.name}"
     name = experiment.name
-    return Background(stated, "the paper", tuple(notes(name)), command, above_tables(name))
+    above = partial(above_tables, name)
+    return Background(stated, "the paper", tuple(notes(name)), command, above)
 
 
 def _data(experiment: Experiment, cell: Cell, scale: str) -> tuple[str, float | None, int]:
@@ -103,11 +107,18 @@ def outcomes_of(search: Search, names: Collection[str]) -> list[Outcome]:
 
 
 def _lead(runs: int) -> str:
+    guessed = [each for each in experiments().values() if each.inferred]
+    inferred = [each.source for each in in_order(guessed)]
     return (
         f"{runs:,} of our runs beside the numbers that the paper prints, which are means and "
         f"deviations of {printed_runs()} runs. Numbers made at a smaller scale are labelled with "
-        "what is different about it; only those at the scale “paper” follow the paper's protocol."
+        "what is different about it; only those at the scale “paper” follow the paper's protocol, "
+        f"which for {_in_words(inferred)} is inferred from public code: the paper prints none."
     )
+
+
+def _in_words(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 # ---- tables and figures of data --------------------------------------------------------------

@@ -57,7 +57,8 @@ class _Tally:
         experiment = self.outcome.experiment
         numbers = [str(number) if self.printed else "" for number in self.numbers]
         differences = "; ".join(self._differences())
-        return (experiment.source, experiment.name, *numbers, differences, "; ".join(self._open()))
+        name = f"{experiment.name}, inferred protocol" if experiment.inferred else experiment.name
+        return (experiment.source, name, *numbers, differences, "; ".join(self._open()))
 
     @property
     def numbers(self) -> list[int]:
@@ -78,11 +79,8 @@ class _Tally:
 
     def _compared(self, scale: str) -> Iterator[tuple[Measured, PrintComparison]]:
         """Our numbers at a scale beside those of this very table."""
-        for each in self.outcome.measured:
-            for found in each.comparisons:
-                own = self.outcome.experiment.source in found.stated.source.split(", ")
-                if each.scale == scale and own:
-                    yield each, found
+        every = self.outcome.compared(own=True)
+        return ((each, found) for each, found in every if each.scale == scale)
 
     def _verdicts(self, scale: str) -> Counter[Verdict]:
         return Counter(found.verdict for _, found in self._compared(scale))
@@ -117,5 +115,6 @@ class _Tally:
 _WORDS: dict[Verdict, str] = {
     "one seed": "with one seed",
     "not compared": "not compared (a time, or printed without a deviation)",
+    "not judged": "not judged (a setting of ours was chosen on it)",
     "differs": "other than printed",
 }

@@ -10,13 +10,11 @@ from evenstream.core.rows import Rows
 from evenstream.core.step import Step
 
 __all__ = [
-    "HELD_OUT",
     "ExceptHeldOut",
     "OncePerEpoch",
     "Retrieval",
     "Rows",
     "Uniform",
-    "draw_distinct",
 ]
 
 HELD_OUT = "held_out"

@@ -21,13 +21,12 @@ __all__ = [
     "STORING",
     "AtTaskEnd",
     "BalancedReservoir",
+    "ClassBalanced",
     "GreedyBalanced",
     "Placement",
     "Reservoir",
     "Rows",
     "Storing",
-    "last_writer_wins",
-    "reservoir_slots",
 ]
 
 Counts = NDArray[np.int64]

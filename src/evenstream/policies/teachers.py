@@ -93,3 +93,8 @@ class MovingAverageTeacher(Teacher):
         """Move the average slightly towards the network; it starts as a copy."""
         self.modules[NETWORK] = moved_average(self.network, step.network, self.keep)
         self.tensors[KNOWN] = torch.tensor(step.n_classes)
+
+
+def __dir__() -> list[str]:
+    """Public names, for completion in an editor."""
+    return __all__

@@ -51,12 +51,6 @@ def verdict(accuracy: Interval | None) -> str:
     return "more accurate" if accuracy.mean > 0 else "less accurate"
 
 
-def count(n: int, what: str) -> str:
-    """Return a number of things: 1 task, 2 tasks, 10 classes."""
-    plural = f"{what}es" if what.endswith("s") else f"{what}s"
-    return f"{n:,} {what if n == 1 else plural}"
-
-
 def shorten(name: str, limit: int) -> str:
     """Return a name that is cut if it has more characters than `limit`."""
     return name if len(name) <= limit else name[: limit - 1] + "…"

@@ -15,7 +15,7 @@ from evenstream.files import exclusive, safe_name, write_atomically
 from evenstream.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.config import COMPARISON, CONFIG, RunConfig, read_toml
 from evenstream.run.folder import finished_metrics, resume_command
-from evenstream.run.many import Job, make_all
+from evenstream.run.many import Job, make_all, warnings_named
 from evenstream.run.metrics_file import Metrics
 from evenstream.run.workers import work_off
 
@@ -119,11 +119,12 @@ def make_or_finish(job: Job, stop: StopFlag) -> Metrics:
     from evenstream.run.runner import resume_run, start_run
 
     config, folder = job
-    if (folder / CONFIG).exists():
-        if RunConfig.read(folder) != config:
-            raise EvenstreamError(f"{folder} holds a run with other settings")
-        return resume_run(folder, stop=stop)
-    return start_run(config, folder, stop=stop)
+    with warnings_named(config):
+        if (folder / CONFIG).exists():
+            if RunConfig.read(folder) != config:
+                raise EvenstreamError(f"{folder} holds a run with other settings")
+            return resume_run(folder, stop=stop)
+        return start_run(config, folder, stop=stop)
 
 
 def online_statements(comparison: Comparison, out: Path) -> list[str]:

@@ -81,7 +81,8 @@ class RunConfig(TrainingOptions, TomlSettings):
     method: str
     stream: str
     network: str = "mlp"
-    """mlp, mlp-norm, convnet, resnet18, slim-resnet18, resnet18-imagenet or resnet34."""
+    """mlp, mlp-norm, normalised, normalised-mlp, identity, convnet, resnet18, slim-resnet18,
+    resnet18-imagenet or resnet34, or the frozen encoder efficientnet-lite0."""
     weights: str | None = None
     """File of weights to start from: .safetensors, .pth or .pt, with torchvision's names."""
     weights_sha256: str | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from evenstream import metrics
@@ -179,7 +180,7 @@ class Evaluation:
                 continue
             kept.append(read.rows)
             if len(classes):
-                scores = learner.scores(read.x)
+                scores = torch.from_numpy(learner.scores(read.x))
                 predicted.append(classes[scores.argmax(1).numpy()])
                 confidence.append(scores.softmax(1).amax(1).double().numpy())
             else:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from evenstream.errors import NotLearning
 from evenstream.interruption import StopFlag
 from evenstream.run.config import RunConfig
 from evenstream.run.metrics_file import Metrics
+from evenstream.run.progress import format_warning
 from evenstream.run.workers import Answer
 
 log = logging.getLogger(__name__)
@@ -65,3 +69,19 @@ def make_all(waiting: deque[Job], ending: Ending, retries: int) -> Iterator[Ende
                 waiting.append(job)
             if answer.error is not None or not again:
                 yield Ended(*job, error=error, traceback=answer.traceback, again=again)
+
+
+@contextmanager
+def warnings_named(config: RunConfig) -> Iterator[None]:
+    """Warnings name their run; one that learns nothing is not advised to try another method."""
+    name, before = f"{config.method} on {config.stream}, seed {config.seed}", warnings.formatwarning
+
+    def named(message: Warning | str, *where: Any, **line: Any) -> str:
+        found = message.finding if isinstance(message, NotLearning) else message
+        return format_warning(f"{name}: {found}")
+
+    warnings.formatwarning = named
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from evenstream.core.criterion import NEEDS_BOUNDARIES
 from evenstream.encoders import is_encoder
 from evenstream.errors import InputError
+from evenstream.learner.frozen import FEATURES, Frozen
 from evenstream.learner.learner import Learner
+from evenstream.learner.persistence import OwnParts
 from evenstream.options import TrainingOptions
+from evenstream.plugins import import_function
 from evenstream.run.config import RunConfig
 from evenstream.run.evaluation import Evaluation
 from evenstream.run.initial_weights import check_weights
@@ -67,19 +70,30 @@ def fit(config: RunConfig, stream: Stream) -> None:
     make_batch_sizes(config, stream)
     make_evaluation(config, stream)
     _rehearse(learner, stream)
+    if config.milestones or config.lr_decay != "none":
+        learner.lr = config.lr  # refused if the optimiser's rates are its own
 
 
 def make_learner(config: RunConfig, stream: Stream | None = None) -> Learner:
     """The learner of a run, before its first step."""
     shared: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(TrainingOptions)}
+    shared |= own_functions(config)
     if config.scope == "all":  # any number will do while there is no stream
         shared["head_size"] = 1 if stream is None else len(stream.streamed_classes())
     if stream is not None and not is_encoder(config.network):
         shared |= {"mean": stream.dataset.mean, "std": stream.dataset.std}
-    learner = Learner(config.method, config.network, weights=config.weights, **shared)
-    if stream is not None and stream.dataset.table is not None:
-        learner.table = stream.dataset.table
-    return learner
+    network: str | Frozen = config.network
+    if is_encoder(config.network):
+        network = Frozen.read(config.network, then=FEATURES)  # as in runs that are stored
+    table = None if stream is None else stream.dataset.table
+    return Learner(config.method, network, weights=config.weights, table=table, **shared)
+
+
+def own_functions(config: RunConfig) -> OwnParts:
+    """The optimiser and the augmentation, if they are functions named as `MODULE:FUNCTION`."""
+    named = {"optimizer": config.optimizer, "augment": config.augment}
+    found = {what: import_function(what, t) for what, t in named.items() if ":" in t}
+    return cast(OwnParts, found)
 
 
 def make_evaluation(config: RunConfig, stream: Stream) -> Evaluation:

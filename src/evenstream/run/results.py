@@ -12,6 +12,7 @@ from evenstream.run.config import RunConfig
 from evenstream.run.evaluation import Evaluation
 from evenstream.run.metrics_file import METRICS_FORMAT, Metrics
 from evenstream.run.position import Position
+from evenstream.streams import Stream
 
 
 def sum_up(config: RunConfig, evaluation: Evaluation, learner: Learner, at: Position) -> Metrics:
@@ -37,7 +38,7 @@ def sum_up(config: RunConfig, evaluation: Evaluation, learner: Learner, at: Posi
         "true_share": evaluation.true_share(),
         "online": _online(evaluation, at),
         **_prequential(at),
-        **_cost(evaluation, at),
+        **_cost(config, stream, at),
         "train_seconds_after_task": at.seconds_after_task,
         "train_seconds": at.train_seconds,
         "eval_seconds": at.eval_seconds,
@@ -112,10 +113,19 @@ def _prequential(at: Position) -> dict[str, Any]:
     }
 
 
-def _cost(evaluation: Evaluation, at: Position) -> dict[str, Any]:
-    """Image passes, also over those that steps of er-las with the stream's batch sizes take."""
-    usual = evaluation.stream.protocol
-    reference = at.samples * (FORWARD + BACKWARD) * (1 + usual.replay_batch / usual.batch)
+def _replayed(config: RunConfig, stream: Stream, tasks: int) -> float:
+    """Rows that er-las replays for each one that arrives, with the stream's usual sizes."""
+    usual = stream.protocol
+    samples, steps = stream.count(tasks, usual.batch)
+    replayed = min(usual.replay_batch, usual.memory)
+    lacking = sum(replayed - stored for stored in range(0, replayed, usual.batch))  # at first
+    return (replayed * steps - lacking / config.epochs) / max(samples, 1)
+
+
+def _cost(config: RunConfig, stream: Stream, at: Position) -> dict[str, Any]:
+    """Image passes, also over those that er-las with the stream's usual sizes takes."""
+    replayed = _replayed(config, stream, len(at.matrix))
+    reference = at.samples * (FORWARD + BACKWARD) * (1 + replayed)
     return {
         "image_passes": at.passes,
         "relative_cost": None if at.passes is None or not reference else at.passes / reference,

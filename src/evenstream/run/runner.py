@@ -28,7 +28,13 @@ from evenstream.run.folder import (
 )
 from evenstream.run.metrics_file import METRICS, Metrics
 from evenstream.run.position import Position, Skipped
-from evenstream.run.preparation import make_batch_sizes, make_evaluation, make_learner, prepare
+from evenstream.run.preparation import (
+    make_batch_sizes,
+    make_evaluation,
+    make_learner,
+    own_functions,
+    prepare,
+)
 from evenstream.run.progress import Progress, Silent
 from evenstream.run.results import sum_up
 from evenstream.run.session import take_up, work_on
@@ -89,7 +95,13 @@ class _Run:
         self.at = Position()
         if has_checkpoint(self.checkpoints):
             self.learner, self.at = take_up(
-                out, "run", config, self.data, config.device, Position.from_state
+                out,
+                "run",
+                config,
+                self.data,
+                config.device,
+                Position.from_state,
+                own_functions(config),
             )
         else:
             self.learner = make_learner(config, stream)
@@ -101,7 +113,6 @@ class _Run:
         cut_back(out, self.learner.step, self.at.task)
         self.events = EventLog(out)
         self._flushed = time.monotonic()
-        self._rate: float | None = None
 
     def close(self) -> None:
         self.progress.close()
@@ -193,8 +204,8 @@ class _Run:
                 )
 
     def _set_rate(self, rate: float) -> None:
-        if rate != self._rate:
-            self.learner.lr = self._rate = rate
+        if rate != self.learner.options.lr:
+            self.learner.lr = rate
 
     def _skip(self, samples: Sequence[str]) -> None:
         """Count training samples that could not be read; name the first few."""

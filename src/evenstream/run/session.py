@@ -13,6 +13,7 @@ from evenstream.errors import CheckpointError, DamagedCheckpoint, DataError, Eve
 from evenstream.files import exclusive
 from evenstream.interruption import StopFlag, stop_on_signal
 from evenstream.learner.learner import Learner
+from evenstream.learner.persistence import OwnParts
 from evenstream.run.config import TomlSettings
 from evenstream.run.data_identity import check_same_data
 from evenstream.run.folder import CHECKPOINTS, resume_command
@@ -76,8 +77,12 @@ def take_up(
     data: Mapping[str, Any],
     device: str,
     read_position: Callable[[dict[str, Any]], P],
+    parts: OwnParts | None = None,
 ) -> tuple[Learner, P]:
-    """Learner and position of the newest checkpoint, if settings and data are what they were."""
+    """Learner and position of the newest checkpoint, if settings and data are what they were.
+
+    `parts` are those of the learner that its checkpoint cannot hold.
+    """
     checkpoints = out / CHECKPOINTS
 
     def build(saved: dict[str, Any]) -> tuple[Learner, P]:
@@ -89,7 +94,7 @@ def take_up(
             check_same_data(saved.get("data", {}), data)
         with entry("learner"):
             state = saved["learner"]
-        learner = Learner.from_state(state, device=device)
+        learner = Learner.from_state(state, device=device, **(parts or {}))
         with entry("position"):
             return learner, read_position(saved["position"])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from evenstream.registry import Registry, check_class
+from evenstream.registry import Registry
 from evenstream.streams.blurry import Blurry
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.domain_incremental import DomainIncremental
@@ -18,7 +18,6 @@ from evenstream.streams.recurring import Recurring
 from evenstream.streams.scenario import Scenario
 from evenstream.streams.stream import Protocol
 from evenstream.streams.sum_class_domain import SumClassDomain
-from evenstream.text import check_defaults
 
 S = TypeVar("S", bound=type[Scenario])
 
@@ -41,14 +40,7 @@ def register_scenario(prefix: str) -> Callable[[S], S]:
 
     Decorate a frozen dataclass derived from `Scenario`; its fields are the options.
     """
-
-    def add(cls: S) -> S:
-        check_class("scenario", cls, Scenario)
-        check_defaults("scenario", prefix, cls)
-        SCENARIOS.add(prefix, cls)
-        return cls
-
-    return add
+    return SCENARIOS.register_class(prefix, Scenario)
 
 
 _SMALL_COLOUR = Protocol(network="resnet18", augment="crop+flip")

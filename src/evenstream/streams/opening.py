@@ -16,7 +16,14 @@ from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAM
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.scenario import ClassOrder, Scenario
 from evenstream.streams.stream import Protocol, Stream
-from evenstream.text import option_types, read_options, write_option, write_options
+from evenstream.text import (
+    join_options,
+    option_types,
+    read_options,
+    split_stream,
+    write_option,
+    write_options,
+)
 
 _COLUMN_LISTS = ("ignore", "categorical", "text", "date")
 READING: dict[str, Any] = {
@@ -93,10 +100,10 @@ def read_spec(
     name: str, *, tasks: int | None = None, class_order: ClassOrder = "label"
 ) -> StreamSpec:
     """Parse a stream's name; `tasks` and `class_order` are options given as flags."""
-    plain, written = _split_options(name)
+    plain, written = split_stream(name)
     _, dataset, scenario = _resolve(plain)
     types = option_types(type(scenario))
-    options = read_options("stream", plain, written.removeprefix(":"), types | READING)
+    options = read_options("stream", plain, written, types | READING)
     reading = {key: options.pop(key) for key in READING if key in options}
     flags = {"tasks": tasks, "class_order": None if class_order == "label" else class_order}
     for key, value in flags.items():
@@ -115,32 +122,27 @@ def canonical_name(
 ) -> str:
     """A stream's canonical name, with all flags included and defaults omitted."""
     spec = read_spec(name, tasks=tasks, class_order=class_order)
-    plain, _ = _split_options(name)
+    plain, _ = split_stream(name)
     _, _, usual = _resolve(plain)
     reading = (write_option(key, spec.reading[key]) for key in READING if key in spec.reading)
-    every = ",".join(filter(None, [write_options(spec.scenario, usual), *reading]))
-    return f"{plain}:{every}" if every else plain
+    return join_options(plain, write_options(spec.scenario, usual), *reading)
 
 
 def absolute_name(name: str) -> str:
     """A stream's name with an absolute path, if it has one, valid in any folder."""
-    plain, written = _split_options(name)
+    plain, written = split_stream(name)
     prefix, dataset, _ = _resolve(plain)
-    return f"{prefix}{dataset.absolute()}{written}" if isinstance(dataset, Path) else name
+    return (
+        join_options(f"{prefix}{dataset.absolute()}", written)
+        if isinstance(dataset, Path)
+        else name
+    )
 
 
 def with_options(name: str, options: Sequence[str]) -> str:
     """A stream's name with further options, each written as `key=value`."""
-    plain, written = _split_options(name)
-    every = ",".join(filter(None, [written.removeprefix(":"), *options]))
-    return f"{plain}:{every}" if every else plain
-
-
-def _split_options(name: str) -> tuple[str, str]:
-    """The name itself, and the options with their colon; option keys have no dot or slash."""
-    plain, colon, options = name.rpartition(":")
-    key = options.partition("=")[0]
-    return (plain, colon + options) if colon and not set("./") & set(key) else (name, "")
+    plain, written = split_stream(name)
+    return join_options(plain, written, *options)
 
 
 def _resolve(name: str) -> tuple[str, str | Path, Scenario]:

@@ -95,6 +95,13 @@ class Stream:
         samples = last - first - held_out
         return samples // size if self.drop_last else -(-samples // size)
 
+    def count(self, tasks: int, batch: int) -> tuple[int, int]:
+        """Numbers of samples and of batches in the first `tasks`, with batches of this size."""
+        samples, steps = 0, [self.steps(task, batch) for task in range(tasks)]
+        for (first, last, size), found in zip(self._plan(batch), steps, strict=False):
+            samples += min(found * size, last - first)
+        return samples, sum(steps)
+
     def batches(
         self,
         task: int,

@@ -12,14 +12,14 @@ from evenstream.run.many import Ended, Job
 from evenstream.run.metrics_file import Metrics
 from evenstream.statistics import mean_std
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
-from evenstream.sweep.experiment import Cell, Value
+from evenstream.sweep.experiment import WITH_OPTIONS, Cell, Value
+from evenstream.sweep.fitted_table import FittedTable
 from evenstream.sweep.making import Listener
 from evenstream.sweep.plan import Plan
 from evenstream.sweep.store import Store
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
 
@@ -86,11 +86,8 @@ class Board(Listener):
         """Whether any run has a number for a metric; some are lists."""
         return any(run.number(metric) is not None for run in self.finished.values())
 
-    def table(self, metric: str) -> Table:
+    def table(self, metric: str) -> FittedTable:
         """The experiment's table of one metric: means, deviations, and what is missing."""
-        from rich.table import Table
-        from rich.text import Text
-
         experiment = self.plan.experiment
         across = [key for key in experiment.grid if key not in experiment.rows]
         rows: dict[tuple[Value, ...], dict[tuple[Value, ...], Cell]] = {}
@@ -98,16 +95,19 @@ class Board(Listener):
             row, column = (tuple(cell[k] for k in keys) for keys in (experiment.rows, across))
             rows.setdefault(row, {})[column] = cell
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-        table = Table(*experiment.rows, title=Text(f"{metric}: {self.plan.title}"))
-        for column in columns:
-            named = zip(across, column, strict=True)
-            head = "\n".join(str(v) if k in ("method", "stream") else f"{k} {v}" for k, v in named)
-            table.add_column(Text(head or metric), justify="right")
         running = self.running()
-        for row, cells in rows.items():
-            texts = (self._text(cells.get(column), metric, running) for column in columns)
-            table.add_row(*(Text(str(value)) for value in row), *texts)
-        return table
+        return FittedTable(
+            f"{metric}: {self.plan.title}",
+            experiment.rows,
+            [[str(value) for value in row] for row in rows],
+            [
+                (
+                    _head(across, column) or metric,
+                    [self._text(cells.get(column), metric, running) for cells in rows.values()],
+                )
+                for column in columns
+            ],
+        )
 
     def _text(self, cell: Cell | None, metric: str, running: set[str]) -> Text:
         from rich.text import Text
@@ -186,7 +186,8 @@ class LiveBoard(Board):
         from rich.console import Group
         from rich.text import Text
 
-        return Group(self.table(self.plan.experiment.metrics[0]), Text(self.status()))
+        # the status comes first, since what is too high for the screen is cut off at the bottom
+        return Group(Text(self.status()), self.table(self.plan.experiment.metrics[0]))
 
 
 @contextmanager
@@ -200,6 +201,11 @@ def shown_board(plan: Plan, store: Store, at_once: int, console: Console) -> Ite
             yield board
     else:
         yield PlainBoard(plan, store, at_once, console)
+
+
+def _head(keys: Sequence[str], values: Sequence[Value]) -> str:
+    named = zip(keys, values, strict=True)
+    return "\n".join(str(v) if k in WITH_OPTIONS else f"{k} {v}" for k, v in named)
 
 
 def _first_number(names: Sequence[str], metrics: Metrics) -> str:

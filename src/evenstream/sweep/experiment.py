@@ -19,7 +19,7 @@ from evenstream.run.config import RunConfig
 from evenstream.streams.catalogue import PROTOCOLS
 from evenstream.streams.opening import absolute_name, read_spec, with_options
 from evenstream.streams.stream import Protocol
-from evenstream.text import MethodText, write_option
+from evenstream.text import MethodText, OptionKey, write_option
 
 Value = str | int | float | bool
 
@@ -72,6 +72,7 @@ class Scale:
     settings: Mapping[str, Value] = field(default_factory=dict)
     grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     when: tuple[Rule, ...] = ()
+    inferred: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class Experiment:
     """Name of the experiment's own scale."""
     source: str = ""
     """What the experiment reproduces."""
+    inferred: bool = False
+    """Whether that does not state these settings, so that reports call the protocol inferred."""
+    chosen_on: tuple[Match, ...] = ()
+    """Cells on which a setting was chosen; reports give no verdict on them."""
     baseline: Mapping[str, Value] = field(default_factory=dict)
     """Values of keys with which reports compare all others, seed by seed."""
     budget: float | None = None
@@ -126,6 +131,7 @@ class Experiment:
             settings={**self.settings, **other.settings},
             grid={**self.grid, **other.grid},
             when=(*self.when, *other.when),
+            inferred=self.inferred if other.inferred is None else other.inferred,
             scales={},
             base=scale,
         )
@@ -163,7 +169,7 @@ class Experiment:
         self, cell: Cell, scale: str | None = None, seeds: int | None = None
     ) -> list[RunConfig]:
         """The runs of a cell, one for each seed: `first_seed`, the next, ..."""
-        scaled, values = self.at(scale), _resolve(self.given(cell, scale))
+        scaled, values = self.at(scale), resolved(self.given(cell, scale))
         first = RunConfig.from_values(Path(self.name), {**values, "seed": self.first_seed})
         count = scaled.seeds if seeds is None else seeds
         return [replace(first, seed=self.first_seed + n) for n in range(count)]
@@ -215,7 +221,7 @@ def check_data(runs: Iterable[RunConfig]) -> None:
     raise DataError(how + others)
 
 
-def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
+def resolved(given: Mapping[str, Value]) -> dict[str, Value]:
     """Everything that a run's configuration needs, except the seed."""
     values: dict[str, Any] = dict(given)
     method, stream = (_taken_options(values, name) for name in WITH_OPTIONS)
@@ -235,8 +241,12 @@ def _resolve(given: Mapping[str, Value]) -> dict[str, Value]:
 
 def _taken_options(values: dict[str, Any], name: str) -> list[str]:
     """Remove the entries `name:OPTION` and return them as `OPTION=VALUE`."""
-    keys = [key for key in values if key.startswith(f"{name}:")]
-    return [write_option(key.partition(":")[2], values.pop(key)) for key in keys]
+    keys = {key: OptionKey.read(key) for key in values}
+    return [
+        write_option(key.option, values.pop(text))
+        for text, key in keys.items()
+        if key.owner == name and key.option
+    ]
 
 
 def _protocol(values: Mapping[str, Any]) -> Protocol:

@@ -22,10 +22,14 @@
     stream = "b-digits"
     "method:tau" = 2
 
+    [[chosen_on]]                           # cells on which a setting was chosen: no verdict
+    method = "mir-las"
+
     [[cell]]                                # a single further cell
     method = "er-las"
     stream = "c-digits"
     "method:tau" = 8
+    steps = 4                               # a key of its own: all other cells have the usual value
 
     [scale.quick]                           # the same, smaller: other seeds, settings and grid
     seeds = 1
@@ -35,7 +39,8 @@
 A key is a field of `RunConfig`, or `method:OPTION` or `stream:OPTION`. If there are several
 settings, the last one wins, in this order: the stream's protocol, `[settings]`, those of the scale,
 the keys of the cell, each `[[when]]` that matches. Optional entries: `first_seed`, the first seed
-of each cell (0); `source`, what the experiment reproduces; `base`, the name of its own scale
+of each cell (0); `source`, what the experiment reproduces; `inferred`, whether that leaves the
+settings open, so that they are not its own (also of a scale); `base`, the name of its own scale
 ("full"); `baseline`, grid values with which reports compare the others (`{ method = "er" }`);
 `jobs`, the maximum number of runs at the same time, whatever the command says (1 if times are
 compared); and `budget`, such as "1.1x": reports mark methods that take more image passes than this
@@ -49,6 +54,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from importlib.resources.abc import Traversable
 from pathlib import PurePath
 from typing import Any, get_args
@@ -56,6 +62,7 @@ from typing import Any, get_args
 from evenstream.errors import EvenstreamError, InputError, UnknownName
 from evenstream.measures import ENTRIES
 from evenstream.run.config import RunConfig
+from evenstream.streams.stream import Protocol
 from evenstream.sweep.experiment import (
     WITH_OPTIONS,
     Cell,
@@ -65,7 +72,7 @@ from evenstream.sweep.experiment import (
     Scale,
     Value,
 )
-from evenstream.text import option_types, read_budget
+from evenstream.text import OptionKey, option_types, read_budget
 
 LISTS = ("prediction_share", "average_accuracy", "accuracy_matrix")
 """Entries of `metrics.json` that an experiment may report, besides single numbers."""
@@ -74,6 +81,12 @@ _MEASURED_IF = {"A_AUC": "eval_every", "F_T_literal": "eval_future", "FWT": "eva
 """Metrics that a run has only with a certain setting."""
 
 _FIELDS = option_types(RunConfig).keys() - {"seed", "weights_sha256"}
+_USUAL = {
+    field.name: field.default
+    for field in fields(RunConfig)
+    if field.name not in option_types(Protocol) and isinstance(field.default, Value)
+}
+"""What a run has unless told otherwise, where that does not depend on the stream."""
 _TEXTS = {name for name, kind in option_types(RunConfig).items() if str in (kind, *get_args(kind))}
 
 
@@ -95,13 +108,21 @@ def read_experiment(file: Traversable) -> Experiment:
 
 _ENTRIES = {
     "name": str, "title": str, "source": str, "base": str, "seeds": int, "jobs": int,
-    "budget": str, "first_seed": int,
+    "budget": str, "first_seed": int, "inferred": bool, "chosen_on": list,
     "metrics": list, "rows": list, "baseline": dict, "settings": dict, "grid": dict, "when": list,
     "cell": list, "skip": list, "scale": dict,
 }  # fmt: skip
 _DEFAULTS: dict[str, Any] = {"seeds": 5, "metrics": ["A_T", "F_T"], "rows": ["method"]}
-_SCALE_ENTRIES = {name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when")}
-_NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
+_SCALE_ENTRIES = {
+    name: _ENTRIES[name] for name in ("seeds", "settings", "grid", "when", "inferred")
+}
+_NAMES = {
+    bool: "true or false",
+    str: "text",
+    int: "a whole number",
+    list: "a list",
+    dict: "a table",
+}
 
 
 def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
@@ -109,21 +130,29 @@ def _parse(values: dict[str, Any], unnamed: str) -> Experiment:
     if "grid" not in values:
         raise InputError("it needs a table [grid], with the keys method and stream")
     values = {"name": unnamed, **_DEFAULTS, **values}
-    grid = _lists("grid", values["grid"])
+    settings = _settings("settings", values.get("settings", {}))
+    crossed, cells = _lists("grid", values["grid"]), values.get("cell", [])
+    added = _added(cells, crossed, settings)
+    grid = {**crossed, **added}
     return Experiment(
         name=values["name"],
         title=values.get("title", values["name"]),
         seeds=values["seeds"],
         metrics=tuple(values["metrics"]),
         rows=tuple(values["rows"]),
-        settings=_settings("settings", values.get("settings", {})),
+        settings=settings,
         grid=grid,
         when=_rules("when", values.get("when", []), grid),
-        further=tuple(_cell(entry, grid) for entry in values.get("cell", [])),
+        further=tuple(_cell(entry, grid, added) for entry in cells),
         skip=tuple(_match("skip", entry, grid) for entry in values.get("skip", [])),
-        scales={name: _scale(name, entry, grid) for name, entry in values.get("scale", {}).items()},
+        scales={
+            name: _scale(name, entry, grid, added)
+            for name, entry in values.get("scale", {}).items()
+        },
         base=values.get("base", "full"),
         source=values.get("source", ""),
+        inferred=values.get("inferred", False),
+        chosen_on=tuple(_match("chosen_on", e, grid) for e in values.get("chosen_on", [])),
         baseline=_baseline(values.get("baseline", {}), grid),
         jobs=values.get("jobs", 0),
         first_seed=values.get("first_seed", 0),
@@ -139,16 +168,37 @@ def _baseline(values: dict[str, Any], grid: Mapping[str, Sequence[Value]]) -> di
     return values
 
 
-def _scale(name: str, values: Any, grid: Mapping[str, Sequence[Value]]) -> Scale:
+def _added(
+    cells: Sequence[Any], grid: Mapping[str, Any], settings: Mapping[str, Value]
+) -> dict[str, tuple[Value, ...]]:
+    """Keys of single cells that are none of the grid, with the value that all others have."""
+    found: dict[str, tuple[Value, ...]] = {}
+    for key in dict.fromkeys(key for cell in cells if isinstance(cell, dict) for key in cell):
+        if key not in grid:
+            _check_key("cell", key)
+            if key not in settings and key not in _USUAL:
+                raise InputError(f"a [[cell]] has {key}: say in [settings] what all others have")
+            found[key] = (settings.get(key, _USUAL.get(key, "")),)
+    return found
+
+
+def _scale(
+    name: str,
+    values: Any,
+    grid: Mapping[str, Sequence[Value]],
+    added: Mapping[str, tuple[Value, ...]],
+) -> Scale:
     where = f"scale.{name}"
     _check_entries(where, values, _SCALE_ENTRIES)
     own = _lists(f"{where}.grid", values.get("grid", {}))
     _refuse_others(f"{where}.grid", own, grid)
+    settings = _settings(f"{where}.settings", values.get("settings", {}))
     return Scale(
         values.get("seeds"),
-        _settings(f"{where}.settings", values.get("settings", {})),
-        own,
+        settings,
+        {**{key: (settings[key],) for key in added if key in settings}, **own},
         _rules(f"{where}.when", values.get("when", []), grid),
+        values.get("inferred"),
     )
 
 
@@ -169,8 +219,13 @@ def _match(where: str, values: Any, grid: Mapping[str, Sequence[Value]]) -> Matc
     return Match(_lists(where, listed))
 
 
-def _cell(values: Any, grid: Mapping[str, Sequence[Value]]) -> Cell:
+def _cell(
+    values: Any,
+    grid: Mapping[str, Sequence[Value]],
+    added: Mapping[str, tuple[Value, ...]],
+) -> Cell:
     _check_entries("cell", values, dict.fromkeys(grid))
+    values = {**{key: usual for key, (usual,) in added.items()}, **values}
     missing = [key for key in grid if key not in values]
     if missing:
         raise InputError(f"a [[cell]] needs every key of the grid, and has no {missing[0]!r}")
@@ -221,8 +276,8 @@ def _refuse_others(where: str, names: Mapping[str, Any], known: Mapping[str, Any
 
 
 def _check_key(where: str, key: str) -> None:
-    owner, colon, option = key.partition(":")
-    if not (owner in WITH_OPTIONS and option if colon else key in _FIELDS):
+    said = OptionKey.read(key)
+    if not (key in _FIELDS if said.option is None else said.owner in WITH_OPTIONS and said.option):
         raise UnknownName(f"key in {where}", key, [*_FIELDS, "method:OPTION", "stream:OPTION"])
 
 
@@ -303,6 +358,7 @@ def _check_matches(experiment: Experiment) -> None:
     rules = [rule for scaled in scales for rule in scaled.when]
     for entry, match in [
         *(("skip", match) for match in experiment.skip),
+        *(("chosen_on", match) for match in experiment.chosen_on),
         *(("when", rule.match) for rule in rules),
     ]:
         if not any(map(match, cells)):

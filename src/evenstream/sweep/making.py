@@ -15,7 +15,7 @@ from evenstream.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import CHECKPOINTS, finished_metrics
 from evenstream.run.identity import run_key
-from evenstream.run.many import Ended, Job, make_all
+from evenstream.run.many import Ended, Job, make_all, warnings_named
 from evenstream.run.metrics_file import Metrics
 from evenstream.sweep.store import LOCK, Store, holds_its_run
 
@@ -81,7 +81,8 @@ def make_or_finish(job: Job, stop: StopFlag, *, keep: bool = False) -> Metrics:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LOCK).touch()
     try:
-        with exclusive(folder / LOCK, patience=math.inf, stop=stop):
+        lock = exclusive(folder / LOCK, patience=math.inf, stop=stop)
+        with lock, warnings_named(config):
             if finished_metrics(folder) is None and not has_checkpoint(folder / CHECKPOINTS):
                 config.write(folder)
             elif not holds_its_run(folder):

@@ -44,6 +44,12 @@ def _differs_from_itself(cell: Any) -> bool:
         return not isinstance(cell, (list, dict, np.ndarray))
 
 
+def says_something(cell: Any) -> bool:
+    """Whether a cell holds anything but a word for a missing value."""
+    word = text_of(cell)
+    return word is not None and word.lower() not in MISSING
+
+
 def text_of(cell: Any) -> str | None:
     """A cell as text, or None if it is empty; 3.0 is written as 3."""
     if isinstance(cell, str):

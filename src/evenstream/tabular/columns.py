@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import date, time
+from datetime import date, time, timedelta
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.tabular.cells import (
+    EPOCH,
     ISO,
     LARGEST,
     MISSING,
@@ -72,6 +73,14 @@ class Column:
         """Number of inputs it produces."""
         raise NotImplementedError
 
+    @property
+    def inputs_in_words(self) -> list[str]:
+        """What each input is."""
+        return [f"{self.name}: {what}" for what in self._inputs()]
+
+    def _inputs(self) -> list[str]:
+        raise NotImplementedError
+
     def read(self, cell: Any) -> Any:
         """Read a cell as a number (NaN if missing) or text; raises `ValueError` if it cannot."""
         raise NotImplementedError
@@ -89,6 +98,11 @@ class Column:
     def encode(self, values: Sequence[Any] | Floats) -> Inputs:
         """The inputs for cells that were read, one row each."""
         raise NotImplementedError
+
+    @property
+    def when(self) -> Inputs:
+        """Inputs that say when a row came, as at the origin; NaN for all others."""
+        return np.full(self.width, np.nan, np.float32)
 
     @property
     def note(self) -> str:
@@ -134,6 +148,9 @@ class Number(Column):
     def width(self) -> int:
         """Number of inputs it produces."""
         return 1 + self.flagged
+
+    def _inputs(self) -> list[str]:
+        return ["the number", "1 if it is missing, else 0"][: self.width]
 
     @property
     def plain(self) -> bool:
@@ -227,6 +244,13 @@ class Date(Column):
         """Number of inputs it produces."""
         return 5 * self.dated + 2 * self.timed + self.flagged
 
+    def _inputs(self) -> list[str]:
+        since = (EPOCH + timedelta(seconds=self.origin)).isoformat(" ")
+        years = [f"years of 365.2425 days since {since}"] if self.dated else []
+        circles = ["year", "week"] * self.dated + ["day"] * self.timed
+        parts = [f"{part} of the place in the {of}" for of in circles for part in ("sin", "cos")]
+        return [*years, *parts, *["1 if it is missing, else 0"] * self.flagged]
+
     @cached_property
     def _reader(self) -> Callable[[str], Any]:
         return date_reader(self.form)
@@ -284,6 +308,14 @@ class Date(Column):
         return np.column_stack([x, gaps] if self.flagged else [x]).astype(np.float32)
 
     @property
+    def when(self) -> Inputs:
+        """Trend and season; weekdays and times of day come again."""
+        values = super().when
+        if self.dated:
+            values[:3] = self.encode([self.origin])[0, :3]
+        return values
+
+    @property
     def note(self) -> str:
         """Its description in a summary."""
         parts = ["trend", "season", "weekday"] * self.dated + ["time of day"] * self.timed
@@ -298,24 +330,39 @@ def _circle(seconds: Floats, period: float) -> list[Floats]:
 
 @dataclass(frozen=True)
 class Category(Column):
-    """A category, known in advance or not: hashed to an input of 1 or -1."""
+    """A category, known in advance or not: hashed to an input of 1 or -1.
+
+    One of several words may also be read as `Text`: categories that share a word are then alike.
+    """
 
     inputs: int = 8
     seed: int = 0
-    """Seed of the hash, chosen so that the words of the first rows do not collide."""
+    """Seed of the hash, chosen so that the categories of the first rows do not collide."""
     numbers: bool = False
-    """Whether the words are numbers, so that 3 and 3.0 are the same."""
+    """Whether the categories are numbers, so that 3 and 3.0 are the same."""
+    words: int = 0
+    """Number of inputs for word counts."""
     kind: ClassVar[str] = "category"
+
+    def _inputs(self) -> list[str]:
+        own = [f"1 or -1 for categories with the hash {place}" for place in range(self.inputs)]
+        return own + (self._phrase._inputs() if self.words else [])
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.inputs <= _WIDEST:
-            raise ValueError(f"column {self.name!r} cannot have {self.inputs} inputs")
+        if not (0 < self.inputs <= _WIDEST and 0 <= self.words <= _WIDEST):
+            raise ValueError(
+                f"column {self.name!r} cannot have {self.inputs} and {self.words} inputs"
+            )
 
     @property
     def width(self) -> int:
         """Number of inputs it produces."""
-        return self.inputs
+        return self.inputs + self.words
+
+    @cached_property
+    def _phrase(self) -> Text:
+        return Text(self.name, self.words)
 
     def read(self, cell: Any) -> str:
         """The word; a missing value counts as a word as well."""
@@ -329,16 +376,21 @@ class Category(Column):
         return word
 
     def encode(self, values: Sequence[Any] | Floats) -> Inputs:
-        """1 or -1 at the word's input, zeros elsewhere."""
+        """1 or -1 at the category's input, zeros elsewhere; then its word counts."""
         places, signs = hashed(values, self.seed, self.inputs)
         x = np.zeros((len(places), self.inputs), np.float32)
         x[np.arange(len(places)), places] = signs
-        return x
+        return np.concatenate([x, self._phrase.encode(values)], 1) if self.words else x
 
     @property
     def note(self) -> str:
         """Its description in a summary."""
-        return f"hashed to {self.inputs} inputs"
+        words = f", its words to {self.words}" if self.words else ""
+        return f"hashed to {self.inputs} inputs{words}"
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint; without words, as in versions that did not count them."""
+        return {name: v for name, v in super().state().items() if name != "words" or v}
 
 
 def hashed(words: Sequence[Any] | Floats, seed: int, inputs: int) -> tuple[Any, Any]:
@@ -358,6 +410,9 @@ class Text(Column):
     unit: str = "word"
     """What is counted: word, or character for scripts without spaces."""
     kind: ClassVar[str] = "text"
+
+    def _inputs(self) -> list[str]:
+        return [f"{self.unit}s with the hash {place}" for place in range(self.inputs)]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstream.errors import InputError, shown, some_of
+from evenstream.errors import DataWarning, InputError, count, shown, some_of
 from evenstream.numerals import check_plain
-from evenstream.tabular.cells import LARGEST
+from evenstream.tabular.cells import LARGEST, says_something
 from evenstream.tabular.columns import BadCell, Column, Inputs, Number, column_from_state
 from evenstream.tabular.frames import Frame, read_frame
-from evenstream.tabular.inference import SAMPLE_ROWS, Wishes, infer_columns
+from evenstream.tabular.inference import EMPTY, ENOUGH_ROWS, SAMPLE_ROWS, Wishes, infer_columns
 
 FORMAT = 1
 AS_ASKED = "as asked for"
@@ -102,6 +103,17 @@ class TableEncoder:
         """Number of inputs per row."""
         return sum(column.width for column in self.columns)
 
+    @property
+    def inputs_in_words(self) -> list[str]:
+        """What each input is."""
+        return [what for column in self.columns for what in column.inputs_in_words]
+
+    @cached_property
+    def when(self) -> Inputs | None:
+        """Inputs that say when a row came, as at the origin; NaN for all others. None: no dates."""
+        values = np.concatenate([column.when for column in self.columns])
+        return None if np.isnan(values).all() else values
+
     @cached_property
     def plain(self) -> bool:
         """Whether the inputs are simply the numbers in the columns."""
@@ -167,15 +179,32 @@ class TableEncoder:
         """Reject a table with missing or unknown columns."""
         known = (*self.names, *self.left_out)
         for trouble, found in (
-            ("lacks the columns", [name for name in self.names if name not in names]),
-            ("has unknown columns", [name for name in names if name not in known]),
+            ("lacks the column", [name for name in self.names if name not in names]),
+            ("has the unknown column", [name for name in names if name not in known]),
         ):
             if found:
+                some = "s" * (len(found) > 1)
                 raise InputError(
-                    f"{source} {trouble} {some_of(found)}; the learner knows {some_of(self.names)}"
+                    f"{source} {trouble}{some} {some_of(found)}; the learner knows "
+                    f"{some_of(self.names)}"
                 )
 
     # ---- what to tell the user -----------------------------------------------------------------
+
+    def doubt(self, rows: int) -> str | None:
+        """What to say if the kinds were detected from this many rows; None if that is enough."""
+        kinds = [f"{c.name} {c.kind}" for c in self.columns if not isinstance(c, Number)]
+        kinds += [f"{name} left out" for name, why in self.left_out.items() if why != AS_ASKED]
+        if not kinds or rows >= ENOUGH_ROWS:
+            return None
+        return (
+            f"the kinds of columns are detected from {count(rows, 'row')} only ({some_of(kinds)}) "
+            f"and stay as they are; begin with {ENOUGH_ROWS} rows or more, or say them yourself"
+        )
+
+    def empty_at_first(self, names: Sequence[str]) -> list[str]:
+        """Which of these columns are left out because they were empty."""
+        return [name for name in names if self.left_out.get(name) == EMPTY]
 
     def summary(self) -> str:
         """A line per column with its kind and inputs, or a single line if all are numbers."""
@@ -186,6 +215,25 @@ class TableEncoder:
         widest = min(max(len(name) for name, _, _ in lines), 30)
         told = [f"  {name:<{widest}}  {kind:<8}  {note}".rstrip() for name, kind, note in lines]
         return "\n".join([f"columns, by the first rows ({self.width} inputs):", *told])
+
+
+def warn_of_content(
+    source: str, empty: Sequence[str], cells: Mapping[str, Iterable[Any]]
+) -> list[str]:
+    """Warn of columns that were empty at first and no longer are; returns their names."""
+    told = []
+    for name in empty:
+        said = next(filter(says_something, cells[name]), None)
+        if said is not None:
+            told.append(name)
+            warnings.warn(
+                f"{source}: column {name!r} was empty in the first rows, so it is left out, though "
+                f"it now has {str(said)[:60]!r}; to use it, start over and say its kind "
+                "(categorical, text or date), or with rows that have it",
+                DataWarning,
+                stacklevel=5,
+            )
+    return told
 
 
 @dataclass(frozen=True, eq=False)

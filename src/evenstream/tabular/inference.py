@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,14 @@ from evenstream.tabular.columns import (
 
 SAMPLE_ROWS = 1000
 """Number of rows used to detect the kinds of columns."""
+ENOUGH_ROWS = 50
+"""Kinds detected from fewer rows are warned of."""
+EMPTY = "empty in the first rows"
+"""Reason for leaving out a column without content."""
 TEXT_INPUTS = 256
 _MOST_INPUTS = 128
+_FEW = 16
+"""So many phrases are told apart as wholes."""
 _MOSTLY = 0.8
 _SEEDS = 64
 _PROBE = 50
@@ -128,7 +135,7 @@ def _untyped(name: str, cells: Sequence[Any], comma: bool) -> Column | str:
     if not present:
         if cells and all(isinstance(cell, str) and cell.strip() for cell in cells):
             return _category(name, cells)
-        return "empty in the first rows"
+        return EMPTY
     styles: list[Style] = ["point", "comma", "grouped"] if comma else ["point", "grouped", "comma"]
     ways = [_way(present, number_reader(style)) for style in styles]
     best = max(range(len(ways)), key=lambda index: ways[index].read)
@@ -141,9 +148,10 @@ def _untyped(name: str, cells: Sequence[Any], comma: bool) -> Column | str:
         return _date(name, cells, form, extra or ())
     if _is_text(said):
         return _text(name, cells)
-    if len(said) >= _PROBE and len(set(said)) == len(words) and not any(" " in w for w in said):
+    if len(said) >= _PROBE and len(set(said)) == len(words) and _are_ids(said):
         return "different in every row, so nothing can be learned from it"
-    return _category(name, cells)
+    category = _category(name, cells)
+    return replace(category, words=TEXT_INPUTS) if _are_phrases(said) else category
 
 
 # ---- which way to read most of the cells ---------------------------------------------------------
@@ -154,7 +162,7 @@ class _Way:
     """How well a way of reading the cells of a column fits."""
 
     read: int
-    """Cells that can be read in this way."""
+    """Cells that can be read in this way; 0 if they are too few."""
     extra: tuple[str, ...] | None
     """Recurring words among the others, taken to mean missing; None if too many are something
     else."""
@@ -162,16 +170,19 @@ class _Way:
 
 def _way(words: Sequence[str], reader: Callable[[str], Any]) -> _Way:
     others: Counter[str] = Counter()
+    read = len(words)
     for word in words:
         try:
             reader(word)
         except ValueError:
             others[word.lower()] += 1
-    read = len(words) - others.total()
+            read -= 1
+            if read < _MOSTLY * len(words):
+                return _Way(0, None)
     recurring = tuple(word for word, count in others.items() if count > 1)
     single = len(others) - len(recurring)
-    fits = read >= _MOSTLY * len(words) and len(recurring) <= 3
-    return _Way(read, recurring if fits and single <= max(1, 0.02 * len(words)) else None)
+    fits = len(recurring) <= 3 and single <= max(1, 0.02 * len(words))
+    return _Way(read, recurring if fits else None)
 
 
 def _date_form(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -189,6 +200,17 @@ def _is_text(words: Sequence[str]) -> bool:
     distinct = len(set(words)) / len(words)
     spaces = sum(len(word.split()) for word in words) / len(words)
     return distinct > 0.5 and (spaces > 2.5 or _without_spaces(words))
+
+
+def _are_ids(words: Sequence[str]) -> bool:
+    """Whether few of these have a word in common with some of the others, but not with most."""
+    found = Counter(itertools.chain.from_iterable(set(word.split()) for word in words))
+    return sum(n for n in found.values() if 1 < n <= _MOSTLY * len(words)) < 0.1 * len(words)
+
+
+def _are_phrases(words: Sequence[str]) -> bool:
+    """Whether there are so many categories of several words that those they share may matter."""
+    return len({word for word in words if " " in word}) > min(_FEW, 0.5 * len(words))
 
 
 def _without_spaces(words: Sequence[str]) -> bool:
@@ -217,7 +239,7 @@ def _number(
 ) -> Column | str:
     gaps = np.isnan(values)
     if len(values) and gaps.all():
-        return "empty in the first rows"
+        return EMPTY
     known = values[np.abs(values) <= LARGEST]
     flagged = bool(gaps.any())
     fill = float(np.float32(np.median(known))) if len(known) else 0.0
@@ -258,7 +280,7 @@ def _date(name: str, cells: Cells, form: str, extra: tuple[str, ...]) -> Column 
         seconds = _usable(column, cells)
     known = seconds[~np.isnan(seconds)]
     if not len(known):
-        return "empty in the first rows"
+        return EMPTY
     dated = form != TIME and not bool(np.all(np.abs(known) < 86_400))
     timed = not dated or bool(np.any(known % 86_400))
     flagged = bool(np.isnan(seconds).any())
@@ -266,7 +288,7 @@ def _date(name: str, cells: Cells, form: str, extra: tuple[str, ...]) -> Column 
     return Date(name, form, origin, dated, timed, flagged, extra)
 
 
-def _category(name: str, cells: Cells) -> Column:
+def _category(name: str, cells: Cells) -> Category:
     words = [word for cell in cells if (word := text_of(cell)) is not None]
     numbers = bool(words) and all(map(_is_number, words))
     plain = Category(name, numbers=numbers)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from evenstream.errors import DataError, InputError, some_of
+from evenstream.errors import DataError, DataWarning, InputError, some_of
 from evenstream.tabular import TableEncoder, Wishes, infer_columns
+from evenstream.tabular.columns import Category, Text
 from evenstream.tabular.encoder import AS_ASKED
 from evenstream.tabular.inference import Cells
 
@@ -23,7 +25,9 @@ class Columns:
     label: str | None
     ignored: tuple[str, ...] = ()
     encoder: TableEncoder | None = None
-    """How the features are read; None if they are numbers in every row."""
+    """How the features are read; None if they are numbers in every row, or texts."""
+    texts: bool = False
+    """Whether the only feature is text, which is passed on as it is."""
 
     @classmethod
     def choose(
@@ -63,17 +67,44 @@ class Columns:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Columns:
         """The inverse of `dataclasses.asdict`, even after a round trip through JSON."""
-        return cls(tuple(state["features"]), state["label"], tuple(state["ignored"]))
+        texts = bool(state.get("texts", False))
+        return cls(tuple(state["features"]), state["label"], tuple(state["ignored"]), texts=texts)
 
     def state(self) -> dict[str, Any]:
         """Plain values for a checkpoint; the encoder is saved with the learner."""
         features, ignored = list(self.features), list(self.ignored)
-        return {"features": features, "label": self.label, "ignored": ignored}
+        texts = {"texts": True} if self.texts else {}
+        return {"features": features, "label": self.label, "ignored": ignored, **texts}
 
     @cached_property
     def how(self) -> TableEncoder:
         """How the features are read."""
+        if self.texts:
+            return TableEncoder((Text(self.features[0]),))
         return self.encoder or TableEncoder.of_numbers(self.features)
+
+    def with_texts(
+        self, source: str, sample: Mapping[str, Cells], named: Sequence[str] = ()
+    ) -> Columns:
+        """The same with a single feature, which holds texts; the others are left out."""
+        likely = list(named or (self.features if len(self.features) == 1 else ()))
+        likely = likely or [name for name in self.features if name.lower() == "text"]
+        if not likely and any(len(cells) for cells in sample.values()):
+            kinds, _ = infer_columns(source, {name: sample[name] for name in self.features})
+            for kind in (Text, Category):
+                likely = likely or [column.name for column in kinds if isinstance(column, kind)]
+        if len(likely) != 1:
+            found = f"could be {' or '.join(likely)}" if likely else "is not clear"
+            raise DataError(
+                f"{source}: which column holds the texts {found}; name one with --text NAME, or "
+                f"leave the others out with --ignore. The columns are: {', '.join(self.features)}"
+            )
+        if likely[0] not in self.features:
+            raise DataError(f"{source} has no column {likely[0]!r} among its inputs")
+        others = [name for name in self.features if name not in likely]
+        return replace(
+            self, features=tuple(likely), ignored=(*self.ignored, *others), encoder=None, texts=True
+        )
 
     def told_by(
         self, source: str, sample: Mapping[str, Cells], wishes: Wishes, *, comma: bool = False
@@ -83,6 +114,9 @@ class Columns:
         columns, left_out = infer_columns(source, cells, wishes, comma=comma)
         asked = dict.fromkeys(self.ignored, AS_ASKED)
         encoder = TableEncoder(columns, {**left_out, **asked})
+        doubt = None if wishes.names else encoder.doubt(len(next(iter(cells.values()))))
+        if doubt is not None:
+            warnings.warn(f"{source}: {doubt}", DataWarning, stacklevel=4)
         return replace(
             self,
             features=encoder.names,
@@ -95,10 +129,14 @@ class Columns:
         place = {name: index for index, name in enumerate(names)}
         missing = [name for name in self.features if name not in place]
         unknown = [n for n in names if n not in (*self.features, self.label, *self.ignored)]
-        for trouble, found in (("lacks the columns", missing), ("has unknown columns", unknown)):
+        for trouble, found in (
+            ("lacks the column", missing),
+            ("has the unknown column", unknown),
+        ):
             if found:
                 raise DataError(
-                    f"{source} {trouble} {some_of(found)}; the learner was made with "
+                    f"{source} {trouble}{'s' * (len(found) > 1)} {some_of(found)}; the learner was "
+                    "made with "
                     f"{some_of(self.features)} and the label {self.label}"
                 )
         label = None if self.label is None else place.get(self.label)

@@ -6,11 +6,10 @@ import csv
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.lines import LineFile, LineReader
-from evenstream.data.tables.reader import Row, closing_on_error, open_binary
+from evenstream.data.tables.reader import Row, TableReader
 from evenstream.errors import DataError
 from evenstream.numerals import read_number
 from evenstream.tabular.inference import Cells
@@ -29,9 +28,7 @@ class CsvReader(LineReader):
     """
 
     def __init__(self, lines: Iterable[bytes], source: str) -> None:
-        self.source = source
-        self._begin(lines)
-        self.start_counting()
+        super().__init__(lines, source)
         while (header := self._pull()) is not None and not header.removeprefix(BOM_UTF8).strip():
             self._count([header])
         if header is None:
@@ -41,7 +38,7 @@ class CsvReader(LineReader):
             names = self._cells(header)
         except ValueError as error:
             raise DataError(f"{source}, line {self.line}: {error}") from None
-        super().__init__(source, names)
+        TableReader.__init__(self, source, names)
         if _looks_like_data(self.names):
             line = header.decode("utf-8-sig").strip()
             raise DataError(
@@ -54,18 +51,20 @@ class CsvReader(LineReader):
         places, label_place = columns.places(self.source, self.names)
         id_place = None if self.ids is None else self.names.index(self.ids)
         read_row = columns.how.read_row
+        empty = columns.how.empty_at_first(self.names)
         while (line := self._pull()) is not None:
             try:
                 cells = self._row(line)
                 if cells is None:
                     continue
+                if empty:
+                    found = {name: (cell,) for name, cell in zip(self.names, cells, strict=True)}
+                    empty = self.still_empty(empty, found)
                 values = read_row([cells[place] for place in places])
                 label = None if label_place is None else self.label(cells[label_place].strip())
                 label = self.identified(label, None if id_place is None else cells[id_place])
             except ValueError as error:
-                self.refuse(f"line {self.line}", error)
-                if self.keep_bad:
-                    yield None, None
+                yield from self.refused(f"line {self.line}", error)
             else:
                 yield values, label
 
@@ -175,11 +174,6 @@ class CsvReader(LineReader):
 
 class CsvFile(LineFile, CsvReader):
     """A CSV file that can be left and resumed later."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open_binary(path)
-        with closing_on_error(self._file):
-            super().__init__(self._file, str(path))
 
 
 def _looks_like_data(names: Sequence[str]) -> bool:

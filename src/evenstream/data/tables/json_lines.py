@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.lines import LineFile, LineReader
-from evenstream.data.tables.reader import Row, TableReader, closing_on_error, open_binary
+from evenstream.data.tables.reader import Row, TableReader
 from evenstream.errors import DataError, some_of
 from evenstream.tabular.inference import Cells
 
@@ -22,9 +21,7 @@ class JsonLinesReader(LineReader):
     """
 
     def __init__(self, lines: Iterable[bytes], source: str) -> None:
-        self.source = source
-        self._begin(lines)
-        self.start_counting()
+        super().__init__(lines, source)
         first = self._next()
         while first is not None and not first.removeprefix(BOM_UTF8).strip():
             self._count([first])
@@ -41,22 +38,23 @@ class JsonLinesReader(LineReader):
     def rows(self, columns: Columns) -> Iterator[Row]:
         """The rows from here on."""
         features, read_row = dict.fromkeys(columns.features).keys(), columns.how.read_row
+        empty = columns.how.empty_at_first(list(columns.how.left_out))
         known = {*features, *columns.ignored, columns.label}
         while (line := self._pull()) is not None:
             try:
                 record = _record(line)
                 if not record.keys() <= known:
                     unknown = sorted(record.keys() - known)
-                    raise ValueError(f"unknown columns {some_of(unknown)}")
+                    raise ValueError(f"unknown column{'s' * (len(unknown) > 1)} {some_of(unknown)}")
                 if not record.keys() & features:
                     raise ValueError(f"none of the columns {some_of(columns.features)}")
+                if empty:
+                    empty = self.still_empty(empty, {n: [record.get(n)] for n in empty})
                 values = read_row([record.get(name) for name in features])
                 label = None if columns.label is None else self._label(record.get(columns.label))
                 label = self.identified(label, record.get(self.ids or ""))
             except ValueError as error:
-                self.refuse(f"line {self.line}", error)
-                if self.keep_bad:
-                    yield None, None
+                yield from self.refused(f"line {self.line}", error)
             else:
                 yield values, label
 
@@ -97,11 +95,6 @@ class JsonLinesReader(LineReader):
 
 class JsonLinesFile(LineFile, JsonLinesReader):
     """A file of JSON lines that can be left and resumed later."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open_binary(path)
-        with closing_on_error(self._file):
-            super().__init__(self._file, str(path))
 
 
 def _record(line: bytes) -> dict[str, Any]:

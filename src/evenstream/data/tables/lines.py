@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any
 
 from evenstream.data.tables.columns import Columns
-from evenstream.data.tables.reader import Batch, Row, TableReader
+from evenstream.data.tables.reader import (
+    Batch,
+    Row,
+    TableReader,
+    closing_on_error,
+    open_binary,
+)
 from evenstream.errors import DataError
 
 
@@ -16,6 +23,11 @@ class LineReader(TableReader):
 
     After each row, `bytes`, `line` and `digest` describe what has been read so far.
     """
+
+    def __init__(self, lines: Iterable[bytes], source: str) -> None:
+        self.source = source
+        self._begin(lines)
+        self.start_counting()
 
     def start_counting(self) -> None:
         """Start with nothing read."""
@@ -46,7 +58,10 @@ class LineReader(TableReader):
 class LineFile(LineReader):
     """A file of lines that can be left and resumed later."""
 
-    _file: BinaryIO
+    def __init__(self, path: Path) -> None:
+        self._file = open_binary(path)
+        with closing_on_error(self._file):
+            super().__init__(self._file, str(path))
 
     def place(self) -> dict[str, Any]:
         """The number of bytes read so far, their checksum, and the number of lines."""

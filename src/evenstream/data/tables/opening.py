@@ -45,6 +45,7 @@ def choose_columns(
     wishes: Wishes | None = None,
     *,
     label_needed: bool = True,
+    texts: bool = False,
 ) -> Columns:
     """The columns of a table, each with its kind.
 
@@ -55,11 +56,14 @@ def choose_columns(
         ignore: columns to leave out.
         wishes: what the user specifies about the kinds of columns.
         label_needed: whether there must be a label.
+        texts: whether one column is to be passed on as text.
     """
     sample = first_rows.sample(SAMPLE_ROWS)
     reader.names = first_rows.names  # JSON keys missing from the first row are known now
     names, source = reader.names, reader.source
     columns = Columns.choose(source, names, label, ignore, label_needed=label_needed)
+    if texts:
+        return columns.with_texts(source, sample, (wishes or Wishes()).text)
     if not any(len(cells) for cells in sample.values()):
         return columns  # there are no rows to judge by, and none to read
     comma = isinstance(reader, CsvReader) and reader.decimal_comma

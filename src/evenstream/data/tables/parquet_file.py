@@ -44,12 +44,15 @@ class ParquetFile(TableReader):
         """The rows from here on."""
         _, label_place = columns.places(self.source, self.names)
         self._check_types(label_place)
-        read = 0
+        read, empty = 0, columns.how.empty_at_first(self.names)
         with self._telling_damage():
             for chunk in self._table.iter_batches(_CHUNK):
                 first, read = read, read + len(chunk)
                 if read > self.row:
                     rest = chunk.slice(self.row - first)
+                    if empty:
+                        found = read_frame(rest.select(empty)).columns
+                        empty = self.still_empty(empty, found)
                     yield from self._chunk_rows(rest, columns, label_place)
 
     def place(self) -> dict[str, Any]:
@@ -103,9 +106,7 @@ class ParquetFile(TableReader):
                 taken = None if label_place is None else self.label(label)
                 taken = self.identified(taken, own)
             except ValueError as error:
-                self.refuse(f"row {self.row}", error)
-                if self.keep_bad:
-                    yield None, None
+                yield from self.refused(f"row {self.row}", error)
             else:
                 yield values, taken
 
@@ -129,6 +130,9 @@ def _encoded(chunk: Any, columns: Columns) -> Iterator[Any]:
     """The inputs for each row, or what is wrong with it."""
     frame = read_frame(chunk)
     cells = [frame.columns[name] for name in columns.how.names]
+    if columns.texts:
+        yield from ([columns.how.columns[0].read(cell)] for cell in cells[0])
+        return
     try:
         yield from _encode(columns.how, cells)
     except BadCell:

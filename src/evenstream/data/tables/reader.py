@@ -16,6 +16,7 @@ from evenstream.data.dataset import Label
 from evenstream.data.tables.columns import Columns
 from evenstream.errors import DataError
 from evenstream.tabular.columns import BadCell, WrongKind
+from evenstream.tabular.encoder import warn_of_content
 from evenstream.tabular.inference import Cells
 
 Row = tuple[Sequence[Any] | NDArray[np.float32] | None, Any]
@@ -99,12 +100,22 @@ class TableReader:
     def close(self) -> None:
         """Close the file, if there is one."""
 
-    def refuse(self, where: str, why: ValueError) -> None:
-        """Raise an error for an unusable row, or count it."""
+    def still_empty(self, empty: list[str], cells: Mapping[str, Iterable[Any]]) -> list[str]:
+        """Which of these columns, empty in the first rows, have no content here; warns of others.
+
+        Costs nothing where there are none.
+        """
+        told = warn_of_content(self.source, empty, cells) if empty else []
+        return [name for name in empty if name not in told]
+
+    def refused(self, where: str, why: ValueError) -> Iterator[Row]:
+        """Raise an error for an unusable row, or count it; yields what stands in its place."""
         if not self.skip_bad:
             raise DataError(f"{self.source}, {where}: {why}{self._advice(why)}")
         self.skipped += 1
         self.refusal = self.refusal or f"{where}: {why}"
+        if self.keep_bad:
+            yield None, None
 
     def _advice(self, why: ValueError) -> str:
         ways = ["correct it"]

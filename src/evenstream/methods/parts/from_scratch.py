@@ -20,7 +20,7 @@ def start_over(learner: LearnerState, initial: nn.Module) -> None:
     fresh = frozen_copy(initial)
     fresh.head.grow(learner.network.head.out_features)
     learner.network.load_state_dict(fresh.state_dict())
-    learner.renew_optimizer()
+    learner.renew_optimizers()
 
 
 def train_on_memory(learner: LearnerState, epochs: int) -> None:

@@ -24,12 +24,12 @@ class Discriminant(FromFirstRows):
     """Normal classes that share a covariance."""
 
     shrinkage: Share = 0.0
-    """How far the covariance is drawn to its target; 0: chosen by oracle approximation."""
+    """How far the covariance is shrunk towards its target; 0: chosen by oracle approximation."""
     target: Target = "diagonal"
     """diagonal: its own variances, so that the scale of columns does not matter. identity: the mean
-    variance for all, as scikit-learn has it."""
+    variance for all, as in scikit-learn."""
     priors: Priors = "uniform"
-    """Class frequencies that a prediction assumes: all alike, or as counted."""
+    """Class frequencies assumed when predicting: equal, or as counted."""
 
     @property
     def why_no_priors(self) -> str | None:
@@ -39,15 +39,15 @@ class Discriminant(FromFirstRows):
 
     def solve(self, sums: Sums, strength: float | None = None) -> Solution:
         """Log-likelihoods of the classes, without what they share."""
-        whiten = not self.is_dear
+        whiten = not self.is_expensive
         return discriminant(sums, self.shrinkage, self.target, self.priors, whiten=whiten)
 
     def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
         """Without the row's part in the mean of its class and in the covariance (a downdate).
 
-        Its parts in the number of rows and in the scale of columns are left in.
+        Its contributions to the number of rows and to the scale of columns are not removed.
         """
-        if self.is_dear or self.priors == "counted":
+        if self.is_expensive or self.priors == "counted":
             return None
         solution, sums = self.solution(), self.all_sums()
         if solution.whiten is None:
@@ -70,8 +70,8 @@ class Discriminant(FromFirstRows):
 
     @property
     def tells_familiar(self) -> bool:
-        """Unless there are too many columns to know it at each step."""
-        return not self.is_dear
+        """Unless there are too many columns to compute it at each step."""
+        return not self.is_expensive
 
     def familiarity(self, features: Tensor) -> Tensor:
         """How much likelier the nearest class is than one normal distribution of all rows.
@@ -153,7 +153,7 @@ def discriminant_of_rows(
 
 
 def whitening(covariance: Tensor, scale: Tensor) -> Tensor:
-    """What rows are multiplied by to have no covariance, given that of the scaled ones."""
+    """The matrix that removes the covariance of rows, given that of the scaled columns."""
     whiten: Tensor = torch.linalg.solve_triangular(
         factored(covariance), torch.diag(1 / scale), upper=False
     )
@@ -163,7 +163,7 @@ def whitening(covariance: Tensor, scale: Tensor) -> Tensor:
 def likelihoods(
     means: Tensor, weight: Tensor, scale: Tensor, counts: Tensor, share: float
 ) -> Solution:
-    """Log-likelihoods of classes with these means, given what the covariance makes of them."""
+    """Log-likelihoods of classes with these means and these weights."""
     bias = no_bias(counts) - (means * weight).sum(0) / 2
     return Solution(weight / scale[:, None], bias, share)
 

@@ -1,4 +1,4 @@
-"""Columns counted from the mean of the first rows."""
+"""Columns measured from the mean of the first rows."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from evenstream.policies.closed_forms.form import ClosedForm
 
 @dataclass
 class FromFirstRows(ClosedForm):
-    """A closed form that does not depend on where its columns have their zero.
+    """A closed form that does not depend on the origin of its columns.
 
-    The square of a value around a million that varies by one has lost twelve digits; counted from
-    the mean of the first rows, it has lost none.
+    Squaring values near a million that vary by one loses twelve digits; measured from the mean of
+    the first rows, they lose none.
     """
 
     ORIGIN = "origin"
 
     def take(self, features: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
-        """The first rows say where zero is."""
+        """Let the first rows set the origin."""
         if self.ORIGIN not in self.tensors:
             self.tensors[self.ORIGIN] = features.double().mean(0)
         super().take(features, labels, weights)
 
     def refresh(self) -> None:
-        """Count from the mean of the rows that are left: nothing of a forgotten one stays in it."""
-        if self.any_added:
+        """Move the origin to the mean of the remaining rows, so removed ones leave no trace."""
+        if self.has_sums:
             sums = self._added()
             shift = sums.sums.sum(0) / float(sums.counts.sum() or 1.0)
             self._keep(sums.from_origin(shift))
@@ -39,6 +39,6 @@ class FromFirstRows(ClosedForm):
             self.tensors.pop(self.ORIGIN, None)
 
     def columns(self, features: Tensor) -> Tensor:
-        """The features, counted from there."""
+        """The features, measured from the origin."""
         rows = features.double()
         return rows - self.tensors[self.ORIGIN] if self.ORIGIN in self.tensors else rows

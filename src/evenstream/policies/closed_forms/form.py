@@ -1,4 +1,4 @@
-"""What closed forms have in common: sums over the stream, and a solution made of them when asked.
+"""What closed forms have in common: sums over the stream, solved when an answer is needed.
 
 A closed form needs no gradient step and no stored samples. Each row adds to sums, so one pass in
 any order and in batches of any size gives what the batch solution over all rows gives. Rows wait
@@ -23,16 +23,16 @@ from evenstream.errors import InputError
 from evenstream.policies.closed_forms.sums import Sums
 
 BLOCK = 256
-"""Rows that may wait."""
+"""Rows that may wait to be added to the sums."""
 CHEAP = 512
 """Columns up to which the equations of a covariance are solved at each step."""
 LAG = 0.05
-"""Share of new rows after which a dear solution is made anew to measure the accuracy of steps."""
+"""Share of new rows after which an expensive solution for steps is recomputed."""
 SAME = 1e-5
-"""Relative difference up to which a row is taken for one that waits: features of a network differ a
-little with the size of its batches."""
+"""Relative difference up to which a row counts as one that is waiting: the features of a network
+differ slightly with the size of its batches."""
 LARGEST = 1e18
-"""Of a feature: the square of a larger one would leave nothing of the others in a sum."""
+"""Largest allowed feature: the square of a larger one would drown all others in a sum."""
 
 
 class Solution(NamedTuple):
@@ -53,7 +53,7 @@ class ClosedForm(Part):
     second_moments: ClassVar[bool] = True
     """Whether all of x·xᵀ is summed, or its diagonal only."""
     shares_covariance: ClassVar[bool] = True
-    """Whether the second moments are used as a covariance that classes have in common."""
+    """Whether the second moments are used as a covariance shared by the classes."""
 
     ROWS, LABELS, WEIGHTS = "rows", "labels", "weights"
     NUMBER, COUNTS, SUMS, SQUARES = "number", "counts", "sums", "squares"
@@ -87,14 +87,14 @@ class ClosedForm(Part):
         return self.solve(self._added().plus(columns, labels, weights), strength)
 
     def begin(self, learner: LearnerState, features: int) -> None:
-        """Make room for rows of so many features; whoever has other columns draws them first."""
+        """Make room for rows of this many features; a random map is drawn first."""
         self.tensors[self.ROWS] = torch.zeros(0, features, device=learner.device)
         self.tensors[self.LABELS] = torch.zeros(0, dtype=torch.int64, device=learner.device)
         self.tensors[self.WEIGHTS] = torch.zeros(0, dtype=torch.float64, device=learner.device)
         self._n_columns = self.columns(self.tensors[self.ROWS]).shape[1]
 
     def columns(self, features: Tensor) -> Tensor:
-        """What is summed, in float64; by default the features themselves."""
+        """The columns to sum, in float64; by default the features themselves."""
         return features.double()
 
     def fix_scale(self, rows: Tensor) -> None:
@@ -120,16 +120,16 @@ class ClosedForm(Part):
         add = len(waiting[self.ROWS]) >= self.block
         if add:
             rows, *others = waiting.values()
-            if not self.any_added:
+            if not self.has_sums:
                 self.fix_scale(rows)
             self._keep(self._added().plus(self.columns(rows), *others))
             waiting = {name: rows[:0].clone() for name, rows in waiting.items()}
         self.tensors |= waiting
-        if self.is_dear:
+        if self.is_expensive:
             self.follow(*new.values(), added=add)
 
     def follow(self, features: Tensor, labels: Tensor, weights: Tensor, *, added: bool) -> None:
-        """Keep a dear solution for steps not too far behind.
+        """Update an expensive solution for steps before it falls too far behind.
 
         Args:
             features: the rows that have just been taken in.
@@ -142,14 +142,14 @@ class ClosedForm(Part):
 
     def _added(self) -> Sums:
         own = self.tensors
-        if not self.any_added:
+        if not self.has_sums:
             device = own[self.ROWS].device
             return Sums.nothing(self._n_columns, whole=self.second_moments, device=device)
         return Sums(own[self.NUMBER], own[self.COUNTS], own[self.SUMS], own[self.SQUARES])
 
     @property
-    def any_added(self) -> bool:
-        """Before any are, nothing large need be kept or saved."""
+    def has_sums(self) -> bool:
+        """Whether any rows have been added; before that, nothing large is kept or saved."""
         return self.COUNTS in self.tensors
 
     def _keep(self, sums: Sums) -> None:
@@ -173,12 +173,15 @@ class ClosedForm(Part):
         return self._all[2]
 
     def _solve(self, strength: float | None = None) -> Solution:
-        if len(self.tensors[self.ROWS]) and not self.any_added:
+        if not self.rows_taken:
+            none = self.tensors[self.WEIGHTS][:0]
+            return Solution(none.expand(self._n_columns, 0), none)
+        if len(self.tensors[self.ROWS]) and not self.has_sums:
             return self.solve_rows(*self._waiting, strength)
         return self.solve(self.all_sums(), strength)
 
     def class_counts(self) -> Tensor:
-        """What the rows of each class weigh, those that wait included."""
+        """The total weight of each class's rows, including those that are waiting."""
         waiting = torch.bincount(self.tensors[self.LABELS], self.tensors[self.WEIGHTS]).double()
         added = self.tensors.get(self.COUNTS, waiting[:0])
         size = max(len(waiting), len(added))
@@ -187,19 +190,19 @@ class ClosedForm(Part):
     @property
     def rows_taken(self) -> int:
         """Rows taken in so far."""
-        added = round(float(self.tensors[self.NUMBER])) if self.any_added else 0
+        added = round(float(self.tensors[self.NUMBER])) if self.has_sums else 0
         return added + len(self.tensors[self.ROWS])
 
-    # ---- what is taken back ----------------------------------------------------------------------
+    # ---- corrections -----------------------------------------------------------------------------
 
     def correct(self, features: Tensor, rows: Correction) -> None:
-        """Take rows back, and in again if they have another label."""
+        """Remove rows, and add them again if they have a new label."""
         self.take_back(features, rows.before, rows.weights)
         if rows.after is not None:
             self.take(features, rows.after, rows.weights)
 
     def take_back(self, features: Tensor, labels: Tensor, weights: Tensor) -> None:
-        """Forget rows that were taken in: the sums are as if they had never come."""
+        """Remove rows: the sums are as if they had never arrived."""
         features, weights = features.detach().float(), weights.double()
         added = torch.ones(len(labels), dtype=torch.bool, device=labels.device)
         gone = torch.zeros(len(self.tensors[self.ROWS]), dtype=torch.bool, device=labels.device)
@@ -215,7 +218,7 @@ class ClosedForm(Part):
     def _place_in_block(
         self, row: Tensor, label: Tensor, weight: Tensor, gone: Tensor
     ) -> int | None:
-        """Where among the rows that wait there is this one, if there is."""
+        """The position of this row among those that are waiting, if it is one of them."""
         own = self.tensors
         alike = (own[self.LABELS] == label) & (own[self.WEIGHTS] == weight) & ~gone
         places = alike.nonzero().squeeze(1)
@@ -242,7 +245,7 @@ class ClosedForm(Part):
         self._keep(sums)
 
     def forget_class(self, index: int) -> None:
-        """Forget all rows of a class; its part in what classes share cannot be told apart."""
+        """Remove all rows of a class; its part in what classes share cannot be separated."""
         if self.ROWS not in self.tensors:
             return
         self._keep_waiting(self.tensors[self.LABELS] != index)
@@ -252,52 +255,52 @@ class ClosedForm(Part):
         self.refresh()
 
     def regroup(self, classes: Regrouping) -> None:
-        """Sums of merged classes add up. Of a class that is removed there are no rows any more."""
+        """Add up the sums of merged classes; a removed class has no rows left."""
         if self.ROWS not in self.tensors:
             return
         self.tensors[self.LABELS] = classes.indices(self.tensors[self.LABELS])
-        if self.any_added:
+        if self.has_sums:
             for name in (self.COUNTS, self.SUMS):
                 self.tensors[name] = classes.totals(self.tensors[name])
         self.refresh()
 
     def compact(self, slots: Compaction) -> None:
-        """Sums do not know the memory."""
+        """Nothing to do: sums do not depend on the memory."""
 
     def refresh(self) -> None:
-        """Make anew what was made of the sums; without any rows there are no sums."""
+        """Recompute what depends on the sums; without rows there are no sums."""
         self._exact = self._all = None
-        if self.any_added and not float(self._added().counts.sum()):
+        if self.has_sums and not float(self._added().counts.sum()):
             for name in (self.NUMBER, self.COUNTS, self.SUMS, self.SQUARES):
                 del self.tensors[name]
         for name in (self.WEIGHT, self.BIAS, self.SOLVED):
             self.tensors.pop(name, None)
-        if self.is_dear and self.rows_taken:
+        if self.is_expensive and self.rows_taken:
             self.resolve()
 
     def resolve(self) -> None:
-        """The dear solution for steps, once more."""
+        """Recompute the expensive solution for steps."""
         self._solve_for_steps()
 
     # ---- solutions -------------------------------------------------------------------------------
 
     def solution(self) -> Solution:
-        """The solution for every row so far; it is kept until the next one comes."""
+        """The solution for all rows so far, cached until the next one arrives."""
         rows, counts = self.tensors[self.ROWS], self.tensors.get(self.COUNTS)
         if self._exact is None or self._exact[0] is not rows or self._exact[1] is not counts:
             self._exact = rows, counts, self._solve()
         return self._exact[2]
 
-    def prompt_solution(self) -> Solution:
-        """The solution for every row so far, by the cheapest way there is.
+    def current_solution(self) -> Solution:
+        """The solution for all rows so far, as cheaply as possible.
 
-        How much it is regularised may have been chosen a while ago.
+        The strength of its regularisation may have been chosen a while ago.
         """
         return self.solution()
 
     def guess_for_step(self, features: Tensor, n_classes: int) -> Tensor:
-        """Log-probabilities to measure the accuracy of a step: a dear solution may be behind."""
-        if not self.is_dear or self.WEIGHT not in self.tensors:
+        """Log-probabilities to measure the accuracy of a step; an expensive solution may lag."""
+        if not self.is_expensive or self.WEIGHT not in self.tensors:
             solution = self.solution()
         else:
             solution = Solution(self.tensors[self.WEIGHT], self.tensors[self.BIAS])
@@ -306,22 +309,22 @@ class ClosedForm(Part):
     def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
         """Log-probabilities of rows that were taken in, each as if it had not been.
 
-        None if that cannot be said without going through all rows again.
+        None if that would need another pass over all rows.
         """
         return None
 
     @property
     def tells_familiar(self) -> bool:
-        """Whether it has more to say about how familiar a row looks than probabilities."""
+        """Whether it has a better score of familiarity than its probabilities."""
         return False
 
     def familiarity(self, features: Tensor) -> Tensor:
-        """How much each row looks like those taken in; if it has something to say."""
+        """How similar each row is to those taken in; only if `tells_familiar`."""
         raise NotImplementedError
 
     @property
     def familiarity_scale(self) -> tuple[float, float]:
-        """Scores before and after this has changed cannot be compared."""
+        """Scores from before and after this changes are not comparable."""
         return 0.0, 0.0
 
     def familiarity_for_step(self, features: Tensor) -> Tensor | None:
@@ -329,7 +332,7 @@ class ClosedForm(Part):
         return self.familiarity(features)
 
     def familiarity_left_out(
-        self, features: Tensor, labels: Tensor, weights: Tensor
+        self, features: Tensor, labels: Tensor, weights: Tensor, seen: Tensor | None = None
     ) -> Tensor | None:
         """The same for rows that were taken in, each as if it had not been; None: cannot be said.
 
@@ -337,11 +340,12 @@ class ClosedForm(Part):
             features: the rows.
             labels: theirs.
             weights: theirs.
+            seen: what each is judged by instead, once it is left out.
         """
         return None
 
     @property
-    def is_dear(self) -> bool:
+    def is_expensive(self) -> bool:
         """Whether a solution costs more than a step should."""
         return self.second_moments and self._n_columns > CHEAP
 
@@ -350,7 +354,7 @@ class ClosedForm(Part):
         return solved is None or self.rows_taken >= (1 + LAG) * float(solved[0])
 
     def _solve_for_steps(self) -> None:
-        """How much to regularise is chosen anew once there are twice as many rows."""
+        """Solve; the strength is chosen again once the number of rows has doubled."""
         rows, chosen_at, strength = float(self.rows_taken), 0.0, None
         if self.SOLVED in self.tensors:
             _, chosen_at, before = self.tensors[self.SOLVED].tolist()
@@ -364,27 +368,27 @@ class ClosedForm(Part):
         }
 
     def drop_rows(self) -> None:
-        """For a copy that has its solution and learns no more: keep neither rows nor sums."""
-        if not self.any_added:
+        """Drop rows and sums, in a copy that has its solution and will not learn again."""
+        if not self.has_sums:
             self.fix_scale(self.tensors[self.ROWS])
         of_rows = (self.ROWS, self.LABELS, self.COUNTS, self.SUMS, self.SQUARES)
         self.tensors = {name: t for name, t in self.tensors.items() if name not in of_rows}
         self._exact = self._all = None
 
     def log_probabilities(self, features: Tensor, solution: Solution, n_classes: int) -> Tensor:
-        """Of each class, for each row; a class without rows has none."""
+        """Log-probabilities of each class for each row; -inf for a class without rows."""
         found = normalised(self.columns(features) @ solution.weight + solution.bias, n_classes)
         return torch.where(solution.bias.isfinite().any(), found, 0.0)  # 0 if no class has rows
 
 
 def normalised(scores: Tensor, n_classes: int) -> Tensor:
-    """Log-probabilities of all classes; those that scores have no column for have none."""
+    """Log-probabilities of all classes; those without a column of scores get -inf."""
     scores = F.pad(scores, (0, n_classes - scores.shape[1]), value=-torch.inf)
     return scores.log_softmax(1).float()
 
 
 def check_size(features: Tensor) -> None:
-    """Refuse rows that would spoil the sums."""
+    """Reject rows that would spoil the sums."""
     if not bool((features.abs() <= LARGEST).all()):
         raise InputError(
             f"features that are NaN or larger than {LARGEST:g} cannot be summed up; scale the "

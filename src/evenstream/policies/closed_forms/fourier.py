@@ -22,7 +22,7 @@ class FourierDiscriminant(RandomFeatures):
     gamma: Factor = 1.0
     """Of the kernel exp(-γ·|x-y|²/d) on the scaled rows, which have d columns."""
     shrinkage: Share = 0.0
-    """How far the covariance is drawn to its diagonal; 0: chosen by oracle approximation."""
+    """How far the covariance is shrunk towards its diagonal; 0: chosen by oracle approximation."""
 
     def columns(self, features: Tensor) -> Tensor:
         """√(2/D)·cos(w·x + b): their inner product is the kernel, on average."""

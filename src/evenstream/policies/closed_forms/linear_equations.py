@@ -9,12 +9,12 @@ TRIES = 12
 
 
 def solved(matrix: Tensor, right: Tensor) -> Tensor:
-    """The solution for a matrix that is positive definite but for rounding."""
+    """The solution for a matrix that is positive definite up to rounding."""
     return torch.cholesky_solve(right, factored(matrix))
 
 
 def factored(matrix: Tensor) -> Tensor:
-    """L with L·Lᵀ = the matrix, if need be after a nudge."""
+    """L with L·Lᵀ = the matrix, after adding a little to its diagonal if necessary."""
     nudge = torch.finfo(matrix.dtype).eps * (float(matrix.diagonal().mean()) or 1.0)
     factor: Tensor
     for _ in range(TRIES):

@@ -18,7 +18,7 @@ Distance = Literal["scaled", "euclidean", "cosine"]
 
 @dataclass
 class NearestMean(FromFirstRows):
-    """The class whose mean is nearest; probabilities as for normal classes without covariance."""
+    """The class with the nearest mean; probabilities as for normal classes without covariance."""
 
     second_moments = False
 
@@ -27,20 +27,20 @@ class NearestMean(FromFirstRows):
     columns as they are. cosine: rows and means of length one."""
 
     def columns(self, features: Tensor) -> Tensor:
-        """The features; of length one where the angle is what counts."""
+        """The features, scaled to length one where only the angle matters."""
         if self.distance == "cosine":
             return F.normalize(features.double(), dim=1)
         return super().columns(features)
 
     def refresh(self) -> None:
-        """Angles are not counted from anywhere."""
+        """Cosine distance has no origin to move."""
         if self.distance != "cosine":
             return super().refresh()
         self.tensors.pop(self.ORIGIN, None)
         ClosedForm.refresh(self)
 
     def solve(self, sums: Sums, strength: float | None = None) -> Solution:
-        """Minus half the squared distance, without the row's own part."""
+        """Minus half the squared distance, without the term that depends only on the row."""
         means, variances = sums.means, sums.within()
         if self.distance == "scaled":
             variances = deviations(variances, sums.total_variances()).square()

@@ -17,7 +17,7 @@ from evenstream.policies.closed_forms.form import BLOCK, ClosedForm
 
 Scaling = Literal["none", "rows", "columns"]
 LIMIT = 10.0
-"""Standard deviations beyond which all values are the same: an outlier must not drown the rest."""
+"""Values beyond this many standard deviations are clipped: an outlier must not drown the rest."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class RandomFeatures(ClosedForm):
 
     @property
     def projection(self) -> Tensor:
-        """The map in float64; it is saved in half the room."""
+        """The map in float64; it is saved as float32, in half the space."""
         drawn = self.tensors[self.PROJECTION]
         if self._double is None or self._double[0] is not drawn:
             self._double = drawn, drawn.double()
@@ -58,18 +58,18 @@ class RandomFeatures(ClosedForm):
 
     @property
     def block(self) -> int:
-        """The first rows also wait for the scale of the columns."""
+        """The number of rows that wait; the first ones also wait for the scale of the columns."""
         waiting = self.scaling == "columns" and self.SCALE not in self.tensors
         return max(BLOCK, self.scale_rows) if waiting else BLOCK
 
     def fix_scale(self, rows: Tensor) -> None:
-        """The scale of the columns stays as it is from now on."""
+        """Fix the scale of the columns from now on."""
         if self.scaling == "columns":
             centre, scale = column_scale(rows)
             self.tensors |= {self.CENTRE: centre, self.SCALE: scale}
 
     def scaled(self, features: Tensor) -> Tensor:
-        """The features in float64, on their scale."""
+        """The scaled features, in float64."""
         rows = features.double()
         if self.scaling == "none":
             return rows
@@ -83,7 +83,7 @@ class RandomFeatures(ClosedForm):
 
 
 def column_scale(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of columns; one that does not vary has 1."""
+    """Mean and standard deviation of columns; 1 for a constant column."""
     if not len(rows):
         return rows.new_zeros(rows.shape[1]).double(), rows.new_ones(rows.shape[1]).double()
     values = rows.double()

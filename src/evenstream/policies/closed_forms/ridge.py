@@ -22,14 +22,15 @@ ASKED = 3
 NOTHING = 1e-12
 """Eigenvalues below this share of the largest are rounding errors."""
 FREEDOM = 0.5
-"""Degrees of freedom that the regression may have, for each row. Beyond, generalised
-cross-validation fails: two rows that are alike can make no penalty look best."""
+"""Degrees of freedom that the regression may have per row. Beyond that, generalised
+cross-validation fails: two similar rows can be enough to make no penalty look best."""
 GROWTH = 1.25
-"""By how much there must be more rows before old scores of familiarity say nothing any more."""
+"""Growth in the number of rows after which old scores of familiarity are no longer comparable."""
 SHARPNESS, FOR_EACH_CLASS = 4.0, 2.5
-"""Regression on one-hot labels estimates probabilities, but not between 0 and 1. They are made of
-its scores by softmax, times this much and so much more for the logarithm of the number of classes:
-near the best factor on digits, wine, breast cancer and iris."""
+"""Regression on one-hot labels estimates probabilities that may lie outside 0 to 1. A softmax turns
+its scores into proper ones, after multiplying by the first number plus the second times the
+logarithm of the number of classes: close to the best factor on digits, wine, breast cancer and
+iris."""
 
 
 @dataclass
@@ -48,7 +49,7 @@ class ProjectedRidge(RandomFeatures):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._made: tuple[Tensor, Tensor, Tensor] | None = None
-        self._prompt: tuple[Tensor, Solution] | None = None
+        self._current: tuple[Tensor, Solution] | None = None
         self._known: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
         self._block: tuple[Tensor, Tensor, Tensor] | None = None
         self._answers: tuple[tuple[Tensor, Tensor, tuple[Tensor, Tensor]], ...] = ()
@@ -69,7 +70,7 @@ class ProjectedRidge(RandomFeatures):
         )
 
     def columns(self, features: Tensor) -> Tensor:
-        """The random features; with an offset if zero means nothing."""
+        """The random features; with an offset if zero has no meaning."""
         rows = self.scaled(features)
         projected = rows @ self.projection
         if self.scaling == "columns":
@@ -90,7 +91,7 @@ class ProjectedRidge(RandomFeatures):
     def solve_rows(
         self, columns: Tensor, labels: Tensor, weights: Tensor, strength: float | None = None
     ) -> Solution:
-        """The same by way of the rows' inner products, of which there are fewer."""
+        """The same from the inner products of the rows, when there are fewer rows than columns."""
         rows = len(columns)
         if rows >= columns.shape[1]:
             return super().solve_rows(columns, labels, weights, strength)
@@ -109,7 +110,7 @@ class ProjectedRidge(RandomFeatures):
 
     @property
     def _waiting(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Kept: a step solves for these rows, and asks how familiar others look beside them."""
+        """Cached: a step solves for these rows and compares others with them."""
         own, scale = self.tensors, self.tensors.get(self.SCALE)
         rows, known = own[self.ROWS], self._first
         if known is None or known[0] is not rows or known[1] is not scale:
@@ -117,7 +118,7 @@ class ProjectedRidge(RandomFeatures):
         return known[2], own[self.LABELS], own[self.WEIGHTS]
 
     def _inner_products(self, columns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Weighted rows, their inner products and the unit of the penalty; kept likewise."""
+        """Weighted rows, their inner products and the unit of the penalty; cached likewise."""
         known = self._inner
         if known is None or known[0] is not columns or known[1] is not weights:
             rows = columns * weights.sqrt()[:, None]
@@ -132,8 +133,8 @@ class ProjectedRidge(RandomFeatures):
     # triangular solution for its rows, and is exact but for the penalty, which is that of A.
 
     def follow(self, features: Tensor, labels: Tensor, weights: Tensor, *, added: bool) -> None:
-        """Take the rows into what steps are predicted with."""
-        if not self.any_added:
+        """Update the solution for steps with these rows."""
+        if not self.has_sums:
             super().follow(features, labels, weights, added=added)
         elif added:
             self._start_block()
@@ -149,16 +150,16 @@ class ProjectedRidge(RandomFeatures):
             }
 
     def refresh(self) -> None:
-        """What is kept of the rows that wait is made anew, too."""
+        """Recompute what is kept of the waiting rows, too."""
         for name in (self.REDUCED, self.INNER, self.TARGETS):
             self.tensors.pop(name, None)
-        self._made = self._prompt = self._block = self._first = self._inner = None
+        self._made = self._current = self._block = self._first = self._inner = None
         self._known = self._answers = ()
         super().refresh()
 
     def resolve(self) -> None:
-        """A new block, which all rows that wait belong to."""
-        if not self.any_added:
+        """Start a new block with all waiting rows."""
+        if not self.has_sums:
             return super().resolve()
         names = self.ROWS, self.LABELS, self.WEIGHTS
         waiting = {name: self.tensors[name] for name in names}
@@ -186,7 +187,7 @@ class ProjectedRidge(RandomFeatures):
         }
 
     def _factor(self) -> Tensor:
-        """L, which is made again rather than saved."""
+        """L, which is recomputed rather than saved."""
         gram, solved = self.tensors[self.SQUARES], self.tensors[self.SOLVED]
         if self._made is None or self._made[0] is not gram or self._made[1] is not solved:
             penalised = gram.clone()
@@ -209,7 +210,7 @@ class ProjectedRidge(RandomFeatures):
     def expect(self, *blocks: Tensor) -> None:
         """Reduce all rows that a step will ask for at once, which costs less than one by one."""
         rows = torch.cat(blocks)
-        if not self.is_dear or not self.any_added or len(rows) > BLOCK:
+        if not self.is_expensive or not self.has_sums or len(rows) > BLOCK:
             return
         factor, reduced = self._factor(), self._reduced(rows)
         parts = torch.split(reduced, [len(block) for block in blocks], 1)
@@ -218,29 +219,29 @@ class ProjectedRidge(RandomFeatures):
             for block, part in zip(blocks, parts, strict=True)
         )
 
-    def prompt_solution(self) -> Solution:
+    def current_solution(self) -> Solution:
         """The weights for all rows, with the penalty of those added so far."""
-        if not self.is_dear or not self.any_added:
+        if not self.is_expensive or not self.has_sums:
             return self.solution()
         reduced, targets = self.tensors[self.REDUCED], self.tensors[self.TARGETS]
-        if self._prompt is None or self._prompt[0] is not targets:
+        if self._current is None or self._current[0] is not targets:
             inner, shared = self._block_factor()
             beside = targets - reduced @ torch.cholesky_solve(shared, inner)
             weight = torch.linalg.solve_triangular(self._factor().T, beside, upper=True)
             counts, strength = self.class_counts(), float(self.tensors[self.SOLVED][2])
             found = Solution(sharpness(counts) * weight, no_bias(counts), strength)
-            self._prompt = targets, found
-        return self._prompt[1]
+            self._current = targets, found
+        return self._current[1]
 
     def guess_for_step(self, features: Tensor, n_classes: int) -> Tensor:
-        """What the regression on all rows so far says."""
-        if not self.is_dear or not self.any_added:
+        """Log-probabilities by the regression on all rows so far."""
+        if not self.is_expensive or not self.has_sums:
             return super().guess_for_step(features, n_classes)
         return self._normalised(self._predicted(features)[0], n_classes)
 
     def guess_left_out(self, features: Tensor, labels: Tensor, n_classes: int) -> Tensor | None:
-        """Leave-one-out as least squares have it: (ŷ - h·y) / (1 - h) with the row's leverage h."""
-        if not self.is_dear or not self.any_added:
+        """Leave-one-out for least squares: (ŷ - h·y) / (1 - h) with the row's leverage h."""
+        if not self.is_expensive or not self.has_sums:
             return None
         return self._normalised(self._left_out(features, labels)[0], n_classes)
 
@@ -254,7 +255,7 @@ class ProjectedRidge(RandomFeatures):
         return (scores - share * own) / left, leverage / left
 
     def _block_factor(self) -> tuple[Tensor, Tensor]:
-        """The factor of I + VᵀV, and Vᵀ times the targets; kept until a row comes."""
+        """The factor of I + VᵀV, and Vᵀ times the targets; cached until a row arrives."""
         own, targets = self.tensors, self.tensors[self.TARGETS]
         if self._block is None or self._block[0] is not targets:
             inner = own[self.INNER].clone()
@@ -293,7 +294,7 @@ class ProjectedRidge(RandomFeatures):
 
     # ---- how familiar a row is -------------------------------------------------------------------
     #
-    # The regression's variance at a row is its leverage h, up to a factor. The highest score over
+    # Up to a factor, the regression's variance at a row is its leverage h. The highest score over
     # the square root of n·h is then how sure the regression is that the row has a class at all.
 
     tells_familiar = True
@@ -302,7 +303,7 @@ class ProjectedRidge(RandomFeatures):
         """The highest score in units of its standard deviation."""
         if not self.rows_taken:  # all were forgotten
             return torch.zeros(len(features), dtype=torch.float64, device=features.device)
-        follows = self.is_dear and self.any_added
+        follows = self.is_expensive and self.has_sums
         return self._sureness(*(self._predicted if follows else self._predicted_anew)(features))
 
     def _sureness(self, scores: Tensor, leverage: Tensor) -> Tensor:
@@ -311,22 +312,41 @@ class ProjectedRidge(RandomFeatures):
         return highest / (counts.sum() * leverage[:, 0].clamp_min(NOTHING)).sqrt()
 
     def familiarity_left_out(
-        self, features: Tensor, labels: Tensor, weights: Tensor
+        self, features: Tensor, labels: Tensor, weights: Tensor, seen: Tensor | None = None
     ) -> Tensor | None:
         """By leave-one-out, which also divides the leverage h by 1 - h."""
-        if not self.is_dear or not self.any_added:
+        if not self.is_expensive or not self.has_sums:
             return None
-        return self._sureness(*self._left_out(features, labels, weights))
+        if seen is None:
+            return self._sureness(*self._left_out(features, labels, weights))
+        own, leverage = self._predicted(features)
+        shared = self._shared_leverage(features, seen)
+        weighed = shared * weights.double()[:, None]
+        pull = weighed / (1 - leverage * weights.double()[:, None]).clamp_min(1e-6)
+        scores, other = self._predicted(seen)
+        targets = F.one_hot(labels, own.shape[1])
+        return self._sureness(scores - pull * (targets - own), other + pull * shared)
+
+    def _shared_leverage(self, features: Tensor, others: Tensor) -> Tensor:
+        """Like the leverage of each row, but between it and another."""
+        new, other = self._reduced(features), self._reduced(others)
+        shared = (new * other).sum(0)
+        reduced = self.tensors[self.REDUCED]
+        if reduced.shape[1]:
+            inner, _ = self._block_factor()
+            beside = torch.cholesky_solve(reduced.T @ other, inner)
+            shared = shared - ((reduced.T @ new) * beside).sum(0)
+        return shared[:, None]
 
     @property
     def familiarity_scale(self) -> tuple[float, float]:
-        """The penalty, which the variance goes by, and roughly the number of rows."""
+        """The penalty, on which the variance depends, and roughly the number of rows."""
         strength = float(self.tensors[self.SOLVED][2]) if self.SOLVED in self.tensors else 0.0
         return strength, float(math.floor(math.log(max(self.rows_taken, 1), GROWTH)))
 
     def familiarity_for_step(self, features: Tensor) -> Tensor | None:
         """Before any rows are added, only where the solution for steps is not behind."""
-        behind = self.is_dear and not self.any_added and not self._is_fresh
+        behind = self.is_expensive and not self.has_sums and not self._is_fresh
         return None if behind else self.familiarity(features)
 
     @property
@@ -337,13 +357,13 @@ class ProjectedRidge(RandomFeatures):
     def _predicted_anew(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The same as `_predicted`, without what steps have prepared."""
         own, columns, counts = self.tensors, self.columns(features), self.class_counts()
-        if not self.any_added and self._is_fresh:
+        if not self.has_sums and self._is_fresh:
             found = Solution(own[self.WEIGHT], own[self.BIAS], float(own[self.SOLVED][2]))
         else:
             found = self.solution()
         scores = columns @ found.weight / sharpness(counts)
         waiting, _, weights = self._waiting
-        if self.any_added or len(waiting) >= columns.shape[1]:
+        if self.has_sums or len(waiting) >= columns.shape[1]:
             gram = self.all_sums().squares
             penalised = gram.clone()
             penalised.diagonal().add_(found.strength * mean_square(gram.diagonal()))

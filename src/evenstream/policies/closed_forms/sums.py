@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 LEAST_SHARE = 1e-6
-"""Of a column's variance that lies inside the classes, at least."""
+"""Least share of a column's variance that is assumed to lie within classes."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What rows of float64 add up to, in any order; what was added can be taken away again.
+    """Sums of float64 rows, in any order; what was added can be subtracted again.
 
     Attributes:
         number: how many rows there are.
@@ -40,7 +40,7 @@ class Sums:
     def plus(
         self, rows: Tensor, labels: Tensor, weights: Tensor | None = None, *, times: float = 1.0
     ) -> Sums:
-        """With further rows, which count as much as their weights; `times=-1` takes them away."""
+        """With further rows, counted by their weights; `times=-1` subtracts them."""
         if not len(rows):
             return self
         new = max(int(labels.max()) + 1 - len(self.counts), 0)
@@ -59,8 +59,8 @@ class Sums:
     def without(self, index: int, *, shared: bool) -> Sums:
         """Without the rows of a class, of which only the sum is known.
 
-        `shared`: the covariance inside the classes stays as it is, which is what those that share
-        it say about each. Else the rows stay in the second moments, as rows of no class.
+        `shared`: the covariance within classes stays the same, as if it were that of the others.
+        Otherwise the rows stay in the second moments, as rows of no class.
         """
         within = self.within()
         counts, sums = self.counts.clone(), self.sums.clone()
@@ -73,7 +73,7 @@ class Sums:
         return Sums(self.number, counts, sums, within * weight + between)
 
     def from_origin(self, shift: Tensor) -> Sums:
-        """The same rows with their zero moved by so much."""
+        """The same rows, with the origin moved by `shift`."""
         total, weight = self.sums.sum(0), self.counts.sum()
         sums = self.sums - self.counts[:, None] * shift
         if self.squares.ndim == 2:
@@ -90,7 +90,7 @@ class Sums:
 
     @property
     def weight(self) -> float:
-        """What the rows weigh together."""
+        """The total weight of the rows."""
         return float(self.counts.sum()) or 1.0
 
     @property
@@ -115,8 +115,7 @@ class Sums:
 def deviations(within: Tensor, total: Tensor) -> Tensor:
     """The standard deviation of each column, from its variances inside the classes and over all.
 
-    A column that varies from class to class only is given a thousandth of that; one that never
-    varies counts as one of size 1.
+    A column that varies only between classes gets a thousandth of that; a constant one gets 1.
     """
     variances = torch.maximum(within, LEAST_SHARE * total)
     return torch.where(variances > 0, variances, 1.0).sqrt()

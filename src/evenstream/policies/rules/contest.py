@@ -1,4 +1,4 @@
-"""The network and closed forms side by side; the stream decides which of them is asked."""
+"""The network and closed forms learn side by side; the stream decides which one predicts."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from evenstream.policies.rules.rule import InferenceRule, register_rule
 FORMS = SLDA, RANPAC = "slda", "ranpac"
 NETWORK = "network"
 PAST = "replayed"
-"""Counts about stored rows are saved under this name, from when they were counted as replayed."""
+"""Counts about stored rows are saved under this name; they used to be counted when replayed."""
 SCALE_ROWS = 300
-"""Rows that decide about the scale of the columns for `ranpac`."""
+"""Rows from which `ranpac` takes the scale of the columns."""
 FEW_COLUMNS = 64
-"""Up to which half the random features will do."""
+"""With up to this many columns, half the random features are enough."""
 LOOK_EVERY, LOOK_AT = 4, 64
-"""In how many steps stored rows are looked at once, and how many of them. In turn, so that a memory
-of 1,000 is gone through in 64 steps."""
+"""Stored rows are predicted every so many steps, this many at a time and in turn, so that a memory
+of 1,000 takes 64 steps."""
 LOOKS_BACK = 16
-"""Looks that count; older ones fade. More, and what is known now about a class would count less
-than what was known when there were few classes to mistake it for."""
+"""How many of these looks count; older ones fade. With more, results from when few classes were
+known would outweigh what is known now."""
 
 
 class Asked(NamedTuple):
-    """Who is asked: a closed form with its solution, or the network (None)."""
+    """Which contestant predicts: a closed form with its solution, or the network (None)."""
 
     form: ClosedForm | None
     solution: Solution | None
@@ -52,17 +52,18 @@ class Asked(NamedTuple):
 @register_rule("contest")
 @dataclass
 class Contest(InferenceRule):
-    """On flat inputs `slda` and `ranpac` learn beside the network, and the best of them is asked.
+    """On flat inputs `slda` and `ranpac` learn beside the network, and the best one predicts.
 
-    Each predicts every arriving row before anyone learns from it, and it is counted who was right,
-    class by class, so that a frequent class does not decide alone. But rows that arrive are of
-    classes that have just begun, and a network that leans towards them looks better than it is. So
-    stored rows of the past count as much: closed forms predict each as if they had never had it,
-    and the network those that were held out from training (by the method `auto`; others train on
-    all, so that the network knows them by heart, which flatters it). The network is asked if it is
-    better than every closed form by more than `margin` in the mean of both: they forget nothing. Of
-    the closed forms the one is asked that is better at rows of the past. Where inputs are images,
-    the network is asked.
+    Each contestant predicts every arriving row before anyone learns from it. Who was right is
+    counted class by class, so that a frequent class does not decide alone. But arriving rows belong
+    to classes that have only just appeared, and a network that leans towards these looks better
+    than it is. Stored rows therefore count as much: closed forms predict each as if they had never
+    seen it, and the network predicts those that were held out from training (by the method `auto`;
+    other methods train on all rows, and a network that knows them by heart is flattered).
+
+    The network predicts if it leads every closed form by more than `margin` in the mean of both
+    counts, because closed forms forget nothing. Between closed forms, stored rows decide. If inputs
+    are images, the network predicts.
     """
 
     follows = by_name(
@@ -75,9 +76,9 @@ class Contest(InferenceRule):
     reads_memory = False
 
     margin: Share = 0.02
-    """By how much the network must be better."""
+    """How much better the network must be."""
     reach: Positive = 200
-    """Arriving rows of each class that are looked back on; older ones fade."""
+    """How many arriving rows of each class count; older ones fade."""
     width: Positive = 2000
     """Random features of `ranpac`; half as many for up to 64 columns."""
 
@@ -92,7 +93,7 @@ class Contest(InferenceRule):
         self._means: dict[str, tuple[Tensor, float]] = {}
 
     def on_setup(self, learner: LearnerState) -> None:
-        """Closed forms look at flat inputs as they are, whatever the network makes of them."""
+        """Prepare closed forms for flat inputs, which they see without the network."""
         shape = learner.kind_of_inputs.shape
         self._flat = len(shape) == 1
         if not self._flat:
@@ -107,7 +108,7 @@ class Contest(InferenceRule):
     # ---- who is right -------------------------------------------------------------------------
 
     def before_update(self, step: Step) -> None:
-        """Let everyone predict the arriving rows, and count who is right about which class."""
+        """Let every contestant predict the arriving rows; count who is right, class by class."""
         if not self._flat or not step.known or step.again:
             return
         rows, y = step.incoming.plain().flatten(1), step.incoming.y
@@ -119,7 +120,7 @@ class Contest(InferenceRule):
         guesses = {
             name: form.guess_for_step(rows, step.n_classes) for name, form in self.forms.items()
         }
-        fair = y < step.known  # nobody can be right about a class that has just arrived
+        fair = y < step.known  # no contestant can know a class that has just arrived
         logits = step.logits_of(step.incoming)
         guesses[NETWORK] = step.plain_outputs().logits if logits is None else logits
         for name, guess in guesses.items():
@@ -151,11 +152,11 @@ class Contest(InferenceRule):
         rows = stored.plain().flatten(1)
         for name, form in self.forms.items():
             guess = form.guess_left_out(rows, stored.y, step.n_classes)
-            if guess is not None:  # None: too dear
+            if guess is not None:  # None: too expensive
                 self._count(f"{PAST} {name}", guess.argmax(1) == stored.y, stored.y)
 
     def _count(self, name: str, right: Tensor, y: Tensor, kept: float = 1.0) -> None:
-        """Add to the rows of each class and to those that were right; each row makes older fade."""
+        """Count the rows of each class and those that were right; older rows fade."""
         new = torch.zeros(2, int(y.max()) + 1 if len(y) else 0, dtype=torch.float64)
         new[0].index_add_(0, y.cpu(), torch.ones(len(y), dtype=torch.float64))
         new[1].index_add_(0, y.cpu(), right.cpu().double())
@@ -165,7 +166,7 @@ class Contest(InferenceRule):
         self.tensors[name] = before * kept ** new[0] + new
 
     def shares(self, *, past: bool = False) -> dict[str, float]:
-        """How often each was right, the mean over classes: about arriving rows, or about stored."""
+        """The accuracy of each, averaged over classes, on arriving or on stored (past) rows."""
         of = f"{PAST} " if past else ""
         found = {name: self.tensors.get(of + name) for name in (*self.forms, NETWORK)}
         return {
@@ -182,7 +183,7 @@ class Contest(InferenceRule):
         return known[1]
 
     def best(self, forms: Sequence[str] = FORMS, *, network: bool = True) -> str:
-        """Who is asked now: one of these closed forms, or the network if it may be."""
+        """The contestant that predicts now: one of these forms, or the network if allowed."""
         if not self._flat:
             return NETWORK
         arriving = dict.fromkeys(self.forms, 0.0) | self.shares()
@@ -198,39 +199,39 @@ class Contest(InferenceRule):
     # ---- predicting ---------------------------------------------------------------------------
 
     def after_step(self, step: Step) -> None:
-        """The closed forms learn the arriving rows."""
+        """Let the closed forms learn the arriving rows."""
         if self._flat and not step.again:
             rows = step.incoming.plain().flatten(1)
             for form in self.forms.values():
                 form.take(rows, step.incoming.y, step.incoming.weights)
 
     def on_correction(self, learner: LearnerState, rows: Correction) -> None:
-        """The closed forms follow; who was right about rows as they came stays."""
+        """Correct the closed forms; counts of who was right do not change."""
         if self._flat:
             columns = learner.preprocess.plain(rows.raw).flatten(1)
             for form in self.forms.values():
                 form.correct(columns, rows)
 
     def prepare(self, context: InferenceContext) -> Any:
-        """Who is asked, with the solution for all rows so far."""
+        """The contestant that predicts, with the solution for all rows so far."""
         return self._asked(self.best())
 
     def _asked(self, name: str) -> Asked:
         form = self.forms.get(name)
-        return Asked(form, None if form is None else form.prompt_solution())
+        return Asked(form, None if form is None else form.current_solution())
 
     def prepare_for_step(self, context: InferenceContext) -> Any:
-        """Who is asked; closed forms have their own way where a solution is dear."""
+        """The contestant that predicts; closed forms avoid expensive solutions in their own way."""
         return Asked(self.forms.get(self.best()), None)
 
     def before_export(self) -> None:
-        """Whoever is asked has a solution."""
+        """Keep solutions only: nothing is learned after an export."""
         if self._flat:
             for form in self.forms.values():
                 form.drop_rows()
 
     def scores(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """Log-probabilities of the contestant that is asked."""
+        """Log-probabilities of the contestant that predicts."""
         asked: Asked = prepared
         rows, n_classes = outputs.x.flatten(1), outputs.logits.shape[1]
         if asked.form is None:
@@ -241,7 +242,7 @@ class Contest(InferenceRule):
 
     @property
     def weighs_classes(self) -> bool:
-        """As the contestant that is asked does."""
+        """As the contestant that predicts does."""
         form = self.forms.get(self.best())
         return form is None or form.why_no_priors is not None
 
@@ -256,11 +257,11 @@ class Contest(InferenceRule):
 
     @property
     def familiar_every(self) -> int:
-        """At each step where it is known anyway."""
+        """Every step where the score is known anyway."""
         return 1 if self._flat else super().familiar_every
 
     def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
-        """What `ranpac` makes of it, whoever is asked for the label."""
+        """The score of `ranpac`, whichever contestant predicts the label."""
         if self._flat:
             return self.forms[RANPAC].familiarity(outputs.x.flatten(1))
         return super().familiarity(outputs, prepared)
@@ -271,26 +272,29 @@ class Contest(InferenceRule):
         return self.forms[RANPAC].familiarity_scale if self._flat else super().familiarity_scale
 
     def familiarity_for_step(self, outputs: Outputs, prepared: Any) -> Tensor | None:
-        """The same, as cheap as steps must be."""
+        """The same, cheap enough for a step."""
         if self._flat:
             return self.forms[RANPAC].familiarity_for_step(outputs.x.flatten(1))
         return super().familiarity_for_step(outputs, prepared)
 
-    def familiarity_left_out(self, rows: Rows) -> Tensor | None:
-        """Of rows that came long ago, by all that came since."""
+    def familiarity_left_out(self, rows: Rows, seen: Tensor | None = None) -> Tensor | None:
+        """The familiarity of stored rows, judged by everything learned since."""
         if not self._flat:
             return None
         ridge = self.forms[RANPAC]
-        return ridge.familiarity_left_out(rows.plain().flatten(1), rows.y, rows.weights)
+        other = None if seen is None else seen.flatten(1)
+        return ridge.familiarity_left_out(rows.plain().flatten(1), rows.y, rows.weights, other)
 
     def says(self) -> str | None:
-        """Who is asked now, and why."""
-        told = [
+        """Which contestant predicts now, and why."""
+        counts = [
             f"{what}: " + ", ".join(f"{name} {share:.0%}" for name, share in sorted(found.items()))
-            for what, past in (("about rows to come", False), ("about stored ones", True))
+            for what, past in (("on arriving rows", False), ("on stored rows", True))
             if (found := self.shares(past=past))
         ]
-        return f"{self.best()} is asked; right, class by class, {'; '.join(told)}" if told else None
+        if not counts:
+            return None
+        return f"{self.best()} predicts; right, class by class, {'; '.join(counts)}"
 
 
 def _balanced(counts: Tensor) -> float:

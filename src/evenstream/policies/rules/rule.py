@@ -20,8 +20,7 @@ from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.core.part import Part
 from evenstream.core.rows import Rows
 from evenstream.policies.criteria import CrossEntropy
-from evenstream.registry import Registry, check_class
-from evenstream.text import check_defaults
+from evenstream.registry import Registry
 
 R = TypeVar("R", bound="type[InferenceRule]")
 
@@ -115,8 +114,11 @@ class InferenceRule(Part):
         """The same before rows are learned; None if it would be too expensive right now."""
         return self.familiarity(outputs, prepared)
 
-    def familiarity_left_out(self, rows: Rows) -> Tensor | None:
-        """The same for replayed rows, each as if it had never been learned; None if unknown."""
+    def familiarity_left_out(self, rows: Rows, seen: Tensor | None = None) -> Tensor | None:
+        """The same for replayed rows, each as if it had never been learned; None if unknown.
+
+        `seen` is what they are judged by, if not by all that was learned of them.
+        """
         return None
 
 
@@ -125,10 +127,4 @@ RULES: Registry[type[InferenceRule]] = Registry("inference rule")
 
 def register_rule(name: str) -> Callable[[R], R]:
     """Register a rule by name: METHOD@NAME."""
-
-    def add(cls: R) -> R:
-        check_class("rule", cls, InferenceRule)
-        check_defaults("rule", name, cls)
-        return RULES.register(name)(cls)
-
-    return add
+    return RULES.register_class(name, InferenceRule)

@@ -45,14 +45,14 @@ def save_stream_png(stream: Stream, path: Path | str, *, dark: bool = False) -> 
     samples = sum(len(task.train) for task in stream.tasks)
     with settings():
         bins = max(1, min(_BINS, samples // _SAMPLES))
-        figure = _draw(stream, profile(stream, bins), DARK if dark else LIGHT)
+        figure = draw(stream, profile(stream, bins), DARK if dark else LIGHT)
         figure.savefig(drawn, format="png", metadata={"Software": None})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, drawn.getvalue())
     return path
 
 
-def _draw(stream: Stream, found: Profile, colours: Colours) -> Figure:
+def draw(stream: Stream, found: Profile, colours: Colours) -> Figure:
     """Draw the panels below each other."""
     per_class = found.domains_per_class
     heights = [280, 140] + ([260] if per_class is not None else [])

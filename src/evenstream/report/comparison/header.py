@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenstream.errors import count
 from evenstream.report import frame
 from evenstream.report.comparison.content import Content
 from evenstream.report.comparison.words import lead
-from evenstream.report.formats import common, count, ranges
+from evenstream.report.formats import common, ranges
 from evenstream.report.html import escape, lines
 from evenstream.run.metrics_file import Metrics
 

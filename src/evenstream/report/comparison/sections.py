@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenstream.errors import count
 from evenstream.measures import AREA, COST
 from evenstream.report.comparison.content import Content
 from evenstream.report.comparison.summary import Summary, further_metrics, known, pairs
@@ -14,7 +15,7 @@ from evenstream.report.comparison.tables import (
     title,
 )
 from evenstream.report.comparison.words import difference_sentence
-from evenstream.report.formats import common, count
+from evenstream.report.formats import common
 from evenstream.report.html import bullets, card, code, details, escape, lines, scroll
 from evenstream.report.html_table import html_table
 from evenstream.report.runs import Run

@@ -11,7 +11,7 @@ from typing import Any
 
 from evenstream.errors import InputError
 from evenstream.files import write_atomically
-from evenstream.measures import AREA, COST, ENTRIES, Metric
+from evenstream.measures import AREA, COST, ENTRIES, Metric, metric_of
 from evenstream.report.runs import SUMMARY
 from evenstream.run.compare import Comparison, metrics_by_method
 from evenstream.run.metrics_file import Metrics
@@ -70,7 +70,12 @@ class MethodSummary:
         """The paired differences from another method."""
         seeds = tuple(seed for seed in self.runs if seed in earlier.runs)
         found = {key: paired_by_seed(self.values(key), earlier.values(key)) for key in _PAIRED}
-        return Difference(seeds, {key: each for key, each in found.items() if each is not None})
+        possible = {
+            key: each.within(*metric_of(key).difference_bounds)
+            for key, each in found.items()
+            if each is not None
+        }
+        return Difference(seeds, possible)
 
     def entries(self) -> dict[str, Any]:
         """What `summary.json` says of it; None is what is not known."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from evenstream.errors import count
 from evenstream.report.comparison.summary import Difference, MethodSummary, Summary
-from evenstream.report.formats import count, plain, signed
+from evenstream.report.formats import plain, signed
 from evenstream.report.html import code, escape, spread
 from evenstream.statistics import Interval
 

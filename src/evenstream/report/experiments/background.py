@@ -23,6 +23,8 @@ class Stated:
     """Where it is printed."""
     same_data: bool = True
     """Whether ours learned from the same data; if not, there is no verdict."""
+    judged: bool = True
+    """Whether it may judge our settings; not if one of them was chosen by it."""
     std_decimals: int = 1
     """Number of decimals of the printed deviation."""
 
@@ -60,8 +62,8 @@ class Background:
     notes: tuple[str, ...] = ()
     command: str = ""
     """The command that makes the runs."""
-    above: str = ""
-    """Text above the tables of results."""
+    above: Callable[[str], str] = lambda scale: ""
+    """Text above the table of results at a scale."""
 
 
 def distinct(values: Iterable[Stated]) -> list[Stated]:

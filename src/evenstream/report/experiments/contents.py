@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from evenstream.errors import count
 from evenstream.report.experiments.found import FoundRun, Search
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.experiments.verdicts import SIGNS
-from evenstream.report.formats import count
+from evenstream.report.experiments.wording import source_words
 from evenstream.report.table import Column, Table
 
 
@@ -99,23 +100,27 @@ class Contents:
 
 def _row(outcome: Outcome) -> Row:
     experiment = outcome.experiment
-    counts = Counter(
-        (each.scale, comparison.verdict)
-        for each in outcome.measured
-        for comparison in each.comparisons
-    )
-    parts = [
-        f"{SIGNS[verdict]} {number} {verdict}"
-        + ("" if scale == experiment.base else f" at {scale}")
-        for (scale, verdict), number in counts.items()
-    ]
+    said = [_verdicts(outcome, own=own) for own in (True, False)]
+    parts = [said[0], f"beside numbers of other tables: {said[1]}" if said[1] else ""]
     return Row(
         experiment.name,
-        experiment.title,
+        f"{experiment.title} ({source_words(experiment)})"
+        if experiment.inferred
+        else experiment.title,
         ", ".join(outcome.cells),
         ", ".join(
             f"{len(cells)}/{len(experiment.cells(scale))}" for scale, cells in outcome.cells.items()
         ),
         len(outcome.runs),
-        "; ".join(parts) or "–",
+        "; ".join(filter(None, parts)) or "–",
+    )
+
+
+def _verdicts(outcome: Outcome, *, own: bool) -> str:
+    """How many there are of each, at each scale."""
+    counts = Counter((each.scale, found.verdict) for each, found in outcome.compared(own=own))
+    return "; ".join(
+        f"{SIGNS[verdict]} {number} {verdict}"
+        + ("" if scale == outcome.experiment.base else f" at {scale}")
+        for (scale, verdict), number in counts.items()
     )

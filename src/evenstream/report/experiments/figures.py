@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenstream.errors import count
 from evenstream.report.chart_pieces import figure, number_table, share_parts, two_sizes
 from evenstream.report.charts.bars import method_bars_svg
 from evenstream.report.charts.lines import last_row_svg
@@ -21,13 +22,14 @@ from evenstream.report.charts.trade_off import Line, trade_off_svg
 from evenstream.report.charts.value_map import value_map_size, value_map_svg
 from evenstream.report.experiments.outcome import Measured, Outcome, Seeds
 from evenstream.report.experiments.wording import key_words, scale_words, varying_keys
-from evenstream.report.formats import count, plain
+from evenstream.report.formats import plain
 from evenstream.report.html import escape, labelled, lines, scroll
 from evenstream.report.legend import Method, legend
 from evenstream.report.runs import Run
 from evenstream.report.series import Series, collect
 from evenstream.run.metrics_file import Metrics
 from evenstream.sweep.experiment import Cell, Value
+from evenstream.text import OptionKey
 
 
 def figures(outcome: Outcome) -> str:
@@ -117,7 +119,7 @@ def _values(measured: Sequence[Measured], key: str) -> list[Value]:
 
 
 def _short(key: str) -> str:
-    name = key.partition(":")[2] or key
+    name = OptionKey.read(key).short
     return "window l" if key == "method:window" else name
 
 

@@ -10,9 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evenstream.errors import DataError, EvenstreamError
+from evenstream.errors import DataError, EvenstreamError, count
 from evenstream.measures import Metric
-from evenstream.report.formats import count
 from evenstream.report.packed import PACKED, is_packed, read_packed
 from evenstream.report.runs import Run, load_run, make_run
 from evenstream.run.config import CONFIG, RunConfig

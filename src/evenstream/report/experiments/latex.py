@@ -16,8 +16,8 @@ _SIGNS = {
     "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     "±": r"$\pm$", "−": r"$-$", "–": "--", "×": r"$\times$", "·": r"$\cdot$", "≈": r"$\approx$",
-    "▲": r"$\uparrow$", "▼": r"$\downarrow$", "◆": r"$\neq$", "†": r"$\dagger$", "τ": r"$\tau$",
-    "…": r"\dots{}", "’": "'",
+    "○": r"$\circ$", "▲": r"$\uparrow$", "▼": r"$\downarrow$", "◆": r"$\neq$", "†": r"$\dagger$",
+    "τ": r"$\tau$", "…": r"\dots{}", "’": "'",
 }  # fmt: skip
 
 

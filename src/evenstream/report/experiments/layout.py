@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from evenstream.errors import count
 from evenstream.measures import COST, Metric, metric_of
 from evenstream.report.experiments.outcome import Gain, Measured, Outcome
 from evenstream.report.experiments.pivot import pivot
@@ -23,7 +24,6 @@ from evenstream.report.experiments.wording import (
 )
 from evenstream.report.formats import (
     OVER_BUDGET,
-    count,
     format_interval,
     format_spread,
     plain,

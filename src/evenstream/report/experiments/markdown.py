@@ -8,6 +8,7 @@ from collections.abc import Callable
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.experiments.verdicts import RULE
+from evenstream.report.experiments.wording import source_words
 from evenstream.report.table import Table
 
 
@@ -20,7 +21,7 @@ def escape(text: object) -> str:
 def outcome_text(outcome: Outcome) -> str:
     """The file of one experiment."""
     experiment, background = outcome.experiment, outcome.background
-    source = f" ({escape(experiment.source)})" if experiment.source else ""
+    source = f" ({escape(source_words(experiment))})" if experiment.source else ""
     parts = [f"# {escape(experiment.name)}: {escape(experiment.title)}{source}"]
     parts += [table_text(table) for table in tables(outcome)]
     if any(each.comparisons for each in outcome.measured):

@@ -38,7 +38,7 @@ class Measured:
     @cached_property
     def interval(self) -> Interval:
         """Mean, deviation and the interval of the mean."""
-        return mean_interval(list(self.values.values()))
+        return mean_interval(list(self.values.values())).within(*self.metric.bounds)
 
     @cached_property
     def comparisons(self) -> list[PrintComparison]:
@@ -153,6 +153,14 @@ class Outcome:
                     found[seed] = time["train_seconds"] / base["train_seconds"]
         return found
 
+    def compared(self, *, own: bool) -> Iterator[tuple[Measured, PrintComparison]]:
+        """Our numbers beside those printed in the experiment's own table, or only in others."""
+        source = self.experiment.source
+        for each in self.measured:
+            for found in each.comparisons:
+                if (not source or source in found.stated.source.split(", ")) is own:
+                    yield each, found
+
     @cached_property
     def gains(self) -> list[Gain]:
         """LAS against the same method without it."""
@@ -186,7 +194,7 @@ class Outcome:
                     later.scale, later.cell, earlier.cell, key, later.metric, seeds,
                     [each.runs[seed] for seed in seeds for each in (earlier, later)],
                     (fmean(theirs.values()), fmean(ours.values())),
-                    difference,
+                    difference.within(*later.metric.difference_bounds),
                     () if key else self._stated_gains(later, earlier),
                 )
             )  # fmt: skip

@@ -6,17 +6,18 @@ import re
 from collections.abc import Callable, Sequence
 from importlib import resources
 
-from evenstream.errors import some_of
+from evenstream.errors import count, some_of
 from evenstream.report.experiments.contents import Contents, Further
 from evenstream.report.experiments.figures import figures
 from evenstream.report.experiments.layout import printed_table, tables
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.experiments.verdicts import RULE
-from evenstream.report.formats import count
+from evenstream.report.experiments.wording import source_words
 from evenstream.report.frame import frame, header
 from evenstream.report.html import bullets, card, code, details, escape, lines, scroll
 from evenstream.report.html_table import html_table
 from evenstream.report.table import Table
+from evenstream.text import split_options
 
 _LISTED = 200
 """Runs that belong nowhere beyond which the page names no more."""
@@ -64,7 +65,7 @@ def _experiment(outcome: Outcome) -> str:
 
 
 def _source(outcome: Outcome) -> str:
-    source, by = outcome.experiment.source, outcome.background.by
+    source, by = source_words(outcome.experiment), outcome.background.by
     where = f"In {by}: {source}" if by else f"Reproduces: {source}"
     return f'<p class="quiet">{escape(where)}</p>' if source else ""
 
@@ -73,7 +74,7 @@ def _block(outcome: Outcome, table: Table) -> str:
     if table.kind == "detail":
         what = f"{table.title} at scale {table.scale}: {count(len(table.rows), 'row')} with "
         return details(f"{what}intervals, times and machines", _html(table))
-    own = table.scale.partition(":")[0] == outcome.experiment.base
+    own = split_options(table.scale)[0] == outcome.experiment.base
     kind = "scale-label" if own else "scale-label smaller"
     label = f'<span class="{kind}">{escape(table.scale)}</span>' if table.scale else ""
     return f'<div class="block"><h3>{escape(table.title)} {label}</h3>\n{_html(table)}</div>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenstream.errors import count
 from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated, distinct
 from evenstream.report.experiments.outcome import Measured, Outcome
@@ -16,7 +17,7 @@ from evenstream.report.experiments.wording import (
     stated_text,
     varying_keys,
 )
-from evenstream.report.formats import count, format_spread
+from evenstream.report.formats import format_spread
 from evenstream.report.table import OR, Column, Table
 from evenstream.sweep.experiment import Cell, Value
 
@@ -62,7 +63,7 @@ def pivot(outcome: Outcome, scale: str, measured: Sequence[Measured]) -> Table:
     caption = [f"Each cell: ours / {by}, where it prints a number." if beside else ""]
     caption += [all_cells(common)]
     caption += [f"{metric_text(metric)}." for metric in metrics]
-    caption += [_seeds(measured), outcome.background.above]
+    caption += [_seeds(measured), outcome.background.above(scale)]
     return Table(
         "Results",
         " ".join(part for part in caption if part),

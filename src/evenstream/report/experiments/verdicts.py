@@ -10,11 +10,13 @@ from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated
 from evenstream.statistics import Interval, Sample, difference_of_means, mean_std
 
-Verdict = Literal["better", "worse", "differs", "no clear difference", "one seed", "not compared"]
+Verdict = Literal[
+    "better", "worse", "differs", "no clear difference", "one seed", "not compared", "not judged"
+]
 
 SIGNS: dict[Verdict, str] = {
     "better": "▲", "worse": "▼", "differs": "◆", "no clear difference": "≈", "one seed": "·",
-    "not compared": "–",
+    "not compared": "–", "not judged": "○",
 }  # fmt: skip
 """What stands before each verdict, so that nothing depends on colours."""
 
@@ -24,8 +26,9 @@ RULE = (
     "on both sides, widened by the rounding of the printed mean. ▲ better or ▼ worse: the interval "
     "leaves out zero. ≈ no clear difference: it does not. · one seed: our number has no deviation, "
     "so there is no verdict. – not compared: no deviation is printed, ours learned from other or "
-    "less data, or times of different machines. Of twenty cells without any true difference, one "
-    "at most is marked by chance, on average."
+    "less data, or times of different machines. ○ not judged: a setting of ours was "
+    "chosen on this very cell. Of twenty cells without any true difference, one at most is marked "
+    "by chance, on average."
 )
 """The legend of every table."""
 
@@ -56,6 +59,8 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> PrintCom
     """
     mean, std = mean_std(values)
     difference = mean - stated.mean
+    if not stated.judged:
+        return PrintComparison(stated, difference, None, "not judged")
     if metric.timing or stated.sample is None or not stated.same_data:
         return PrintComparison(stated, difference, None, "not compared")
     if std is None:
@@ -63,7 +68,7 @@ def compare(values: Sequence[float], stated: Stated, metric: Metric) -> PrintCom
     found = difference_of_means(Sample(mean, std, len(values)), stated.sample)
     assert found.low is not None and found.high is not None
     low, high = found.low - stated.rounding, found.high + stated.rounding
-    interval = Interval(found.mean, low, high, found.n, None)
+    interval = Interval(found.mean, low, high, found.n, None).within(*metric.difference_bounds)
     return PrintComparison(stated, difference, interval, judge(interval, metric))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from evenstream.measures import Metric
 from evenstream.report.experiments.background import Stated
@@ -10,19 +10,29 @@ from evenstream.report.experiments.found import FoundRun
 from evenstream.report.experiments.outcome import Outcome
 from evenstream.report.formats import plain
 from evenstream.statistics import Interval
-from evenstream.sweep.experiment import Cell, Match, Value
+from evenstream.sweep.experiment import Cell, Experiment, Match, Value
+from evenstream.text import OptionKey
+
+_INFERRED = "inferred protocol"
+
+
+def source_words(experiment: Experiment) -> str:
+    """What an experiment reproduces, and whether that states its settings."""
+    return f"{experiment.source}, {_INFERRED}" if experiment.inferred else experiment.source
 
 
 def scale_words(outcome: Outcome, scale: str) -> str:
     """A scale with all that is different about it: "cpu: network slim-resnet18"."""
     experiment = outcome.experiment
+    inferred = [_INFERRED] if experiment.at(scale).inferred else []
     if scale == experiment.base:
-        return f"{scale}: {'full protocol' if outcome.background.by else 'as in the file'}"
+        usual = "full protocol" if outcome.background.by else "as in the file"
+        return f"{scale}: {'; '.join(inferred) or usual}"
     other = experiment.scales[scale]
     different = {
         **{key: value for key, value in other.settings.items()
            if experiment.settings.get(key) != value},
-        **{key: ", ".join(map(str, values)) for key, values in other.grid.items()
+        **{key: _other_values(values, experiment.grid[key]) for key, values in other.grid.items()
            if not set(values) <= set(experiment.grid[key])},
     }  # fmt: skip
     parts = [f"{_name(key)} {'none' if value == '' else value}" for key, value in different.items()]
@@ -31,7 +41,14 @@ def scale_words(outcome: Outcome, scale: str) -> str:
         for rule in other.when
         for key, value in rule.settings.items()
     ]
-    return f"{scale}: {'; '.join(parts) or 'fewer seeds'}"
+    return f"{scale}: {'; '.join([*inferred, *(parts or ['fewer seeds'])])}"
+
+
+def _other_values(values: Sequence[Value], usual: Sequence[Value]) -> str:
+    """The values of a scale, or those that it has in addition."""
+    also = set(usual) <= set(values)
+    words = ", ".join(str(value) for value in values if not (also and value in usual))
+    return f"also {words}" if also else words
 
 
 def _condition(match: Match) -> str:
@@ -42,7 +59,7 @@ def _condition(match: Match) -> str:
 
 def _name(key: str) -> str:
     """A key as words: an option without what it is an option of."""
-    return key.partition(":")[2] or key
+    return OptionKey.read(key).short
 
 
 def varying_keys(cells: Iterable[Cell]) -> tuple[list[str], dict[str, Value]]:

@@ -44,7 +44,7 @@ def on_ray(jobs: int, threads: int, gpus: int, address: str | None) -> Iterator[
     """
     ours = not ray.is_initialized()
     if ours:
-        _connect(address)
+        connect(address)
     try:
         _check_version()
         there = ray.cluster_resources()
@@ -60,7 +60,7 @@ def on_ray(jobs: int, threads: int, gpus: int, address: str | None) -> Iterator[
             ray.shutdown()
 
 
-def _connect(address: str | None) -> None:
+def connect(address: str | None) -> None:
     """Join a cluster, or start one; Ray itself would wait for many minutes for one not there."""
     host, colon, port = (address or "").rpartition(":")
     try:

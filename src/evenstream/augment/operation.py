@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from evenstream.augment.view import View
 
 
-class Part(ABC):
+class Operation(ABC):
     """One random change of images; its fields are its options."""
 
     meaning: ClassVar[str]
@@ -34,7 +34,7 @@ class Part(ABC):
         """Draw `(k, n)` numbers, k for each of n images; height and width are the input's."""
 
 
-class GeometricPart(Part):
+class GeometricPart(Operation):
     """A part that moves pixels, rows and columns separately."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class GeometricPart(Part):
         """Map the view from the part's output, of this size, to its input."""
 
 
-class ColourPart(Part):
+class ColourPart(Operation):
     """A part that changes the colours of pixels, after all of them have been moved."""
 
     @abstractmethod
