@@ -66,7 +66,8 @@ def real(text, name):
     [("class-means", "digits"), ("slda", "wine"), ("ranpac:scaling=columns", "breast cancer")],
 )
 def test_closed_forms_on_real_tables(text, name, tmp_path):
-    agrees(*real(text, name), tmp_path / "learner.pt2")
+    learner, x = real(text, name)
+    agrees(learner, x, tmp_path / "learner.pt2")
 
 
 SLOW_ONNX = [pytest.param(t, marks=pytest.mark.slow) for t in ("er-las", "class-means", "ranpac")]
@@ -74,7 +75,8 @@ SLOW_ONNX = [pytest.param(t, marks=pytest.mark.slow) for t in ("er-las", "class-
 
 @pytest.mark.parametrize("text", ["slda", *SLOW_ONNX])
 def test_a_network_and_closed_forms_for_onnx_on_real_rows(text, tmp_path):
-    agrees(*real(text, "wine"), tmp_path / "learner.onnx")
+    learner, x = real(text, "wine")
+    agrees(learner, x, tmp_path / "learner.onnx")
 
 
 @pytest.mark.slow
@@ -82,7 +84,8 @@ def test_a_network_and_closed_forms_for_onnx_on_real_rows(text, tmp_path):
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("text", [*FORMS, "ranpac:scaling=columns", "auto"])
 def test_every_closed_form_on_real_tables(text, name, suffix, tmp_path):
-    agrees(*real(text, name), tmp_path / f"learner{suffix}")
+    learner, x = real(text, name)
+    agrees(learner, x, tmp_path / f"learner{suffix}")
 
 
 @pytest.mark.slow
