@@ -127,7 +127,7 @@ def test_a_network_that_is_better_is_asked():
         radius = 1 + y + draw.normal(size=16) * 0.1
         learner.learn(np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1), y)
     rule = learner.composition.rule
-    assert rule.best() == "network" and "network is asked" in str(learner)  # type: ignore[attr-defined]
+    assert rule.best() == "network" and "network predicts" in str(learner)  # type: ignore[attr-defined]
     assert rule.shares()["network"] > rule.shares()["slda"] + 0.1  # type: ignore[attr-defined]
 
 
