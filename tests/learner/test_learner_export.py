@@ -257,13 +257,13 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
 def test_a_file_tells_how_rows_of_a_table_become_inputs(tmp_path, suffix):
     frame = pd.DataFrame(
         {
-            "day": pd.to_datetime(["2026-01-05", "2026-01-06", None, "2026-01-08"] * 10),
-            "machine": ["press", "saw", "press", "drill"] * 10,
-            "heat": [61.5, None, 70.2, 64.0] * 10,
+            "day": pd.to_datetime(["2026-01-05", "2026-01-06", None, "2026-01-08"] * 20),
+            "machine": ["press", "saw", "press", "drill"] * 20,
+            "heat": [61.5, None, 70.2, 64.0] * 20,
         }
     )
     learner = small("er-las", "mlp-norm")
-    learner.learn(frame, ["ok", "jam", "leak", "ok"] * 10)
+    learner.learn(frame, ["ok", "jam", "leak", "ok"] * 20)
     file = learner.export(tmp_path / f"learner{suffix}")
     told = metadata(file)
     encoder = TableEncoder.from_state(told["table"])

@@ -13,6 +13,7 @@ from evenstream import Learner
 from evenstream.core.calibration import KEPT, Calibration
 from evenstream.errors import DamagedCheckpoint, InputError
 from evenstream.policies.closed_forms import Discriminant, ProjectedRidge
+from evenstream.tabular import TableEncoder
 from tests.helpers.small_streams import blobs, images, small
 from tests.policies.test_policies_contest import filled
 
@@ -350,7 +351,7 @@ def dated(days, seed=0):
 @pytest.mark.parametrize("days", [20, 200])
 def test_a_later_date_alone_makes_no_row_unknown(days, tmp_path):
     frame, kinds = dated(days)
-    learner = Learner(seed=0)
+    learner = Learner(seed=0, table=TableEncoder.infer(frame[:20]))
     for start in range(0, 1000, 20):
         learner.learn(frame[start : start + 20], kinds[start : start + 20])
     rest, known = frame[1000:], kinds[1000:] < 6
@@ -375,7 +376,8 @@ def test_every_score_leaves_the_date_out(spec, memory):
     if memory == 0 and "ncm" in spec:
         return
     frame, kinds = dated(200)
-    learner = Learner(spec, "normalised-mlp", seed=0, memory=memory)
+    encoder = TableEncoder.infer(frame[:20])
+    learner = Learner(spec, "normalised-mlp", seed=0, memory=memory, table=encoder)
     for start in range(0, 400, 20):
         learner.learn(frame[start : start + 20], kinds[start : start + 20])
     moved = frame.assign(when=frame["when"] + pd.Timedelta(weeks=520))
