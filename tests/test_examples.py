@@ -35,7 +35,7 @@ def stored(name):
 def data_in(picture):
     """What a program has drawn, as numbers: pixels differ with the version of matplotlib."""
     with Image.open(picture) as image:
-        return json.loads(image.text["Data"])
+        return json.loads(image.info["Data"])
 
 
 def is_drawn(picture):

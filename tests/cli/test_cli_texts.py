@@ -55,7 +55,7 @@ def test_texts_are_learned_as_in_python(learn, run, form):
     batch = learner.options.batch
     for start in range(0, 60, batch):
         part = ROWS[start : start + batch]
-        learner.learn([row["said"].strip() for row in part], [row["label"] for row in part])
+        learner.learn([str(row["said"]).strip() for row in part], [row["label"] for row in part])
     assert Learner.load("dir").fingerprint() == learner.fingerprint()
     assert learn("--from", save(f"more.{form}", ROWS[:7]))[0] == 0  # without any option
     assert metrics()["samples"] == 67 and metrics()["streams"][f"more.{form}"]["samples"] == 7

@@ -9,6 +9,7 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError
+from evenstream.policies.rules import Contest
 from tests.helpers.small_streams import blobs, class_stream, feed, small
 
 GIVEN = {"common": (0.7, 0.2, 0.1), "rare": (0.1, 0.3, 0.6)}  # P(x | class)
@@ -170,6 +171,7 @@ def test_auto_asks_the_best_of_those_that_are_free_of_frequencies():
         learner = Learner(method, seed=0, memory=50)
         learner.learn(x, y)
         rule = learner.composition.rule
+        assert isinstance(rule, Contest)
         for name in (*rule.forms, "network"):
             counts = torch.tensor([[10.0], [8.0 if name == best else 4.0]])
             rule.tensors |= {name: counts, f"replayed {name}": counts}
@@ -178,9 +180,9 @@ def test_auto_asks_the_best_of_those_that_are_free_of_frequencies():
         if free == "network":
             expected = learner.predict_proba(x)
         else:
-            expected = Learner("slda", seed=0)
-            expected.learn(x, y)
-            expected = expected.predict_proba(x)
+            alone = Learner("slda", seed=0)
+            alone.learn(x, y)
+            expected = alone.predict_proba(x)
         np.testing.assert_allclose(found, expected, atol=1e-6)
         assert not np.allclose(found, learner.predict_proba(x)) or free == best
         learner.snapshot()  # which keeps what it has prepared

@@ -12,6 +12,7 @@ from torch import nn
 
 from evenstream import Learner
 from evenstream.errors import InputError
+from evenstream.methods.parts.summing import Summing
 from evenstream.policies.closed_forms import Sums
 from evenstream.policies.closed_forms.ridge import STRENGTHS, best_strength
 from tests.helpers.small_streams import blobs, class_stream, small
@@ -364,6 +365,7 @@ def test_forms_without_sense_are_refused(spec):
 def test_without_rows_nothing_is_solved(spec, monkeypatch):
     learner = small(spec, nn.Identity(), memory=0)
     solving = pytest.fail
+    assert isinstance(learner.method, Summing)
     for cls in type(learner.method.form).__mro__:
         if "solve" in vars(cls):
             monkeypatch.setattr(cls, "solve", lambda *_: solving("there is nothing to solve"))

@@ -9,6 +9,7 @@ from evenstream import Learner
 from evenstream.composition import compose
 from evenstream.methods.auto import Auto
 from evenstream.policies.closed_forms import Discriminant, ProjectedRidge
+from evenstream.policies.rules import Contest
 from tests.helpers.small_streams import blobs, images, small
 
 DIGITS = load_digits()
@@ -154,8 +155,10 @@ def test_a_step_reduces_all_rows_that_it_asks_about_at_once(monkeypatch):
     learner = Learner("auto", seed=0, memory=300)
     for first in range(0, 360, 20):
         learner.learn(x[first : first + 20], y[first : first + 20])
-    ridge = learner.composition.rule.forms["ranpac"]
-    assert ridge.is_expensive and ridge.has_sums
+    rule = learner.composition.rule
+    assert isinstance(rule, Contest)
+    ridge = rule.forms["ranpac"]
+    assert isinstance(ridge, ProjectedRidge) and ridge.is_expensive and ridge.has_sums
     solve, heights = torch.linalg.solve_triangular, []
 
     def noted(matrix, *others, **options):
