@@ -259,6 +259,18 @@ def test_the_column_of_ids_is_remembered(tmp_path, capsys):
     assert main(["predict", plant, str(tables[0])]) == 0
 
 
+def test_ids_cannot_be_added_from_an_input(tmp_path, capsys):
+    frame = pd.DataFrame(ROWS * 5, columns=["size", "weight", "label", "customer"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    plant = str(tmp_path / "plant")
+    words = ["learn", plant, "--from", str(tmp_path / "rows.csv")]
+    assert main([*words, "--method", "er-las"]) == 0
+    assert main([*words, "--again", "--ids", "customer"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "ids cannot be added now: the column customer is one of the learner's inputs" in told
+    assert "start a new learner, in another folder, with --ids customer" in told
+
+
 @pytest.mark.parametrize("words", [["forget"], ["relabel", "odd"]])
 @pytest.mark.parametrize("ids", [True, False])
 def test_ids_of_nothing_fail_loudly(tmp_path, capsys, words, ids):

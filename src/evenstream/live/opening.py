@@ -229,6 +229,11 @@ def _as_known(columns: Columns, reading: Reading) -> Columns:
     """The columns that the learner knows; raises `InputError` for contradicting wishes."""
     if reading.label not in (None, columns.label):
         raise InputError(f"the learner's label is the column {columns.label}, not {reading.label}")
+    if reading.ids in columns.features:
+        raise InputError(
+            f"ids cannot be added now: the column {reading.ids} is one of the learner's inputs; "
+            f"start a new learner, in another folder, with --ids {reading.ids}"
+        )
     known_ones = [name for name in reading.ignore if name in (*columns.features, columns.label)]
     if known_ones:
         raise InputError(f"the learner knows the column {known_ones[0]}, so it cannot be ignored")
