@@ -138,6 +138,7 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     follow(fresh(), with_ids(), folder, checkpoint_every=5)
     name, row = stored_id(folder)
     assert main(["correct", "rename", str(folder), "class 0", "zero"]) == 0
+    assert capsys.readouterr().out == f"renamed class 0 to zero; saved in {folder}\n"
     assert main(["correct", "relabel", str(folder), "odd", "--ids", name, "nobody"]) == 0
     assert "1 sample;" in capsys.readouterr().out
     assert set(Learner.load(folder).labels) == {"zero", "class 1", "class 2", "class 3", "odd"}

@@ -185,7 +185,10 @@ def _correct(
         return 1
     counts = {"sample": edit.samples, "waiting row": edit.gathered, "ticket": edit.tickets}
     told = ", ".join(count(number, what) for what, number in counts.items() if number)
-    say(f"{edit.what.replace('_', '-')}: {told or 'no stored samples'}; saved in {directory}")
+    done = f"{edit.what.replace('_', '-')}: {told or 'no stored samples'}"
+    if edit.what == "rename":
+        done = "renamed {} to {}".format(*edit.labels)
+    say(f"{done}; saved in {directory}")
     if edit.missing:
         say(f"ids without a stored sample: {len(edit.missing):,}")
     if edit.what in ("forget", "remove_class") and not saves:
