@@ -43,7 +43,7 @@ def test_predict_changes_no_state(model):
     before, modes = learner.fingerprint(), [m.training for m in learner.network.modules()]
     x, _ = blobs(5)
     first = learner.predict_proba(x)
-    learner.predict(x, priors={"class 0": 0.5, "class 1": 0.5})
+    learner.predict(x, priors=dict.fromkeys(learner.labels, 0.25))
     assert learner.fingerprint() == before
     assert [m.training for m in learner.network.modules()] == modes
     assert np.array_equal(learner.predict_proba(x), first)

@@ -61,18 +61,25 @@ def test_the_largest_and_smallest_numbers_are_priors(trained, scale):
     np.testing.assert_allclose(certain, [[0, 1]] * 3, atol=1e-6)
 
 
-def test_only_ratios_count_and_the_unmentioned_are_impossible(trained):
+def test_only_ratios_count_and_what_has_none_is_impossible(trained):
     one = trained.predict_proba(STATES, {"common": 90, "rare": np.float32(10)})
     two = trained.predict_proba(STATES, {"rare": torch.tensor(0.1), "common": 0.9})
     np.testing.assert_allclose(one, two, atol=1e-6)
-    certain = trained.predict_proba(STATES, {"rare": 1})
+    certain = trained.predict_proba(STATES, {"rare": 1, "common": 0})
     np.testing.assert_allclose(certain, [[0, 1]] * 3)
+
+
+def test_a_class_left_out_is_named(trained):
+    for call in (trained.predict, trained.predict_proba, trained.predict_indices):
+        with pytest.raises(InputError, match="leave out 'common'; give every class a number"):
+            call(STATES, {"rare": 0.9})
 
 
 @pytest.mark.parametrize("method", ["er-las", "er-las:window=5", "joint-las:prior=exponential"])
 def test_methods_whose_logits_are_free_of_priors(method):
     learner = feed(small(method), class_stream())
-    assert len(learner.predict(blobs(3)[0], {"class 0": 0.9, "class 3": 0.1})) == 3
+    priors = dict.fromkeys(learner.labels, 0.0) | {"class 0": 0.9, "class 3": 0.1}
+    assert len(learner.predict(blobs(3)[0], priors)) == 3
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from evenstream import Learner
 from evenstream.core.calibration import KEPT, Calibration
 from evenstream.errors import DamagedCheckpoint, InputError
 from evenstream.policies.closed_forms import Discriminant, ProjectedRidge
+from evenstream.policies.closed_forms.ridge import STRENGTHS
 from evenstream.tabular import TableEncoder
 from tests.helpers.small_streams import blobs, images, small
 from tests.policies.test_policies_contest import filled
@@ -240,11 +241,66 @@ def test_a_refused_step_leaves_the_scores():
     assert len(learner.calibration.counts)
 
 
-def test_classes_that_go_take_their_scores_along(taught):
-    learner = Learner.from_state(taught.state())
-    kept = [learner.calibration.scores[i] for i, label in enumerate(learner.labels) if label != 2]
-    learner.remove_class(2)
+def test_classes_that_go_take_their_scores_along():
+    learner = small("slda", "identity")
+    for seed in range(8):
+        learner.learn(*blobs(8, seed=seed))
+    gone = learner.labels[1]
+    kept = [row for row, label in zip(learner.calibration.scores, learner.labels, strict=True)
+            if label != gone]  # fmt: skip
+    learner.remove_class(gone)
     torch.testing.assert_close(learner.calibration.scores, torch.stack(kept), equal_nan=True)
+
+
+EDITS = {
+    "relabel": lambda learner: learner.relabel([3], 1),
+    "forget ids": lambda learner: learner.forget(ids=[3]),
+    "forget rows": lambda learner: learner.forget(x=X[:1], labels=Y[:1]),
+    "forget label": lambda learner: learner.forget(label=3),
+    "merge": lambda learner: learner.merge(2, 3),
+    "remove_class": lambda learner: learner.remove_class(3),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_the_threshold_fits_right_after_a_correction(edit):
+    learner = Learner(seed=0)
+    for start in range(0, 500, 25):
+        part = slice(start, start + 25)
+        learner.learn(X[part], Y[part], ids=list(range(500))[part])
+    before = learner.familiarity_threshold(0.1)
+    EDITS[edit](learner)
+    ridge, kept = learner.composition.rule.forms["ranpac"], learner.calibration
+    assert kept.scale.tolist() == list(ridge.familiarity_scale)
+    assert learner.familiarity_threshold(0.1) != before
+    known = np.isin(Y[900:], learner.labels) & (Y[900:] != 3)
+    rejected = learner.predict_indices(X[900:][known], reject=0.1) < 0
+    assert 0.04 <= rejected.mean() <= 0.16
+    newest = kept.scores[~kept.scores.isnan()]
+    stored = learner.memory.field("x").flatten(1)
+    y = learner.memory.field("y")
+    anew = ridge.familiarity_left_out(
+        learner.preprocess.plain(stored).flatten(1), y, torch.ones(len(y))
+    )
+    assert torch.isin(newest, anew).all()
+
+
+def test_a_relabelling_that_changes_nothing_leaves_the_scores(taught):
+    learner = Learner.from_state(taught.state())
+    learner.learn(X[:1], Y[:1], ids=["one"])
+    before = learner.calibration.scores
+    learner.relabel(["one"], Y[0])
+    assert learner.calibration.scores is before
+
+
+def test_forgetting_a_row_keeps_the_penalty_until_half_are_gone():
+    form = filled(ProjectedRidge(600), X[:600], Y[:600])
+    form.tensors["solved"][2] = 0.123
+    x, y = torch.from_numpy(X[:400]), torch.from_numpy(Y[:400])
+    form.take_back(x[:1], y[:1], torch.ones(1))
+    assert form.familiarity_scale[0] == 0.123
+    form.take_back(x[1:], y[1:], torch.ones(399))
+    assert form.familiarity_scale[0] in STRENGTHS
 
 
 @pytest.mark.parametrize("reject", [0, 1, -0.1, 1.5, math.nan, True, "0.05", [0.1]])

@@ -138,6 +138,7 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     follow(fresh(), with_ids(), folder, checkpoint_every=5)
     name, row = stored_id(folder)
     assert main(["correct", "rename", str(folder), "class 0", "zero"]) == 0
+    assert capsys.readouterr().out == f"renamed class 0 to zero; saved in {folder}\n"
     assert main(["correct", "relabel", str(folder), "odd", "--ids", name, "nobody"]) == 0
     assert "1 sample;" in capsys.readouterr().out
     assert set(Learner.load(folder).labels) == {"zero", "class 1", "class 2", "class 3", "odd"}
@@ -145,7 +146,9 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     arguments = ["correct", "forget", str(folder), "--ids-file", str(tmp_path / "ids.txt")]
     assert main(arguments) == 0
     assert "still contains them" in capsys.readouterr().out
-    assert main([*arguments, "--saves"]) == 0
+    assert main([*arguments, "--saves"]) == 1  # the sample is gone, and now its save as well
+    told = capsys.readouterr().err
+    assert "none of the ids was found (1)" in told and "earlier saves are removed" in told
     assert not holds(folder, row) and len(saves(folder)) == 1
     assert main(["correct", "merge", str(folder), "odd", "zero"]) == 0
     assert main(["correct", "remove-class", str(folder), "class 1"]) == 0
@@ -233,6 +236,50 @@ def test_a_column_of_ids(tmp_path, capsys, form):
     assert "10 samples" in capsys.readouterr().out
     assert len(Learner.load(plant).memory) == 10
     assert main(["predict", plant, str(table)]) == 0
+
+
+def test_the_column_of_ids_is_remembered(tmp_path, capsys):
+    frame = pd.DataFrame(ROWS * 5, columns=["size", "weight", "label", "customer"])
+    plant, tables = str(tmp_path / "plant"), [tmp_path / f"{n}.csv" for n in range(4)]
+    for n, table in enumerate(tables):
+        frame.assign(customer=frame["customer"] + 10 * n, weight=frame["weight"] + n).to_csv(
+            table, index=False
+        )
+    first = ["--method", "er-las", "--batch", "5", "--ids", "customer"]
+    assert main(["learn", plant, "--from", str(tables[0]), *first]) == 0
+    for table in tables[1:3]:
+        assert main(["learn", plant, "--from", str(table)]) == 0
+    other = str(tmp_path / "other")
+    assert main(["learn", other, "--start", plant, "--from", str(tables[3])]) == 0
+    for folder, name in ((plant, "27"), (plant, "37"), (other, "47")):
+        assert main(["correct", "forget", folder, "--ids", name, name]) == 0
+        assert "10 samples" in capsys.readouterr().out
+    frame.drop(columns="customer").to_csv(tables[0], index=False)
+    assert main(["learn", plant, "--from", str(tables[0]), "--again"]) == 2
+    assert "no column 'customer' to take ids from" in capsys.readouterr().err
+    assert main(["predict", plant, str(tables[0])]) == 0
+
+
+def test_ids_cannot_be_added_from_an_input(tmp_path, capsys):
+    frame = pd.DataFrame(ROWS * 5, columns=["size", "weight", "label", "customer"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    plant = str(tmp_path / "plant")
+    words = ["learn", plant, "--from", str(tmp_path / "rows.csv")]
+    assert main([*words, "--method", "er-las"]) == 0
+    assert main([*words, "--again", "--ids", "customer"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "ids cannot be added now: the column customer is one of the learner's inputs" in told
+    assert "start a new learner, in another folder, with --ids customer" in told
+
+
+@pytest.mark.parametrize("words", [["forget"], ["relabel", "odd"]])
+@pytest.mark.parametrize("ids", [True, False])
+def test_ids_of_nothing_fail_loudly(tmp_path, capsys, words, ids):
+    follow(fresh(), with_ids() if ids else stream(), tmp_path)
+    assert main(["correct", words[0], str(tmp_path), *words[1:], "--ids", "no", "none"]) == 1
+    out, told = capsys.readouterr()
+    assert "none of the ids was found (2)" in told and not out
+    assert ("this learner keeps no ids: learn --ids COLUMN" in told) is not ids
 
 
 def test_ids_that_cannot_be_had(tmp_path, capsys):

@@ -94,4 +94,5 @@ def test_pcr_has_its_name_and_no_second_adjustment():
 
 def test_pcr_takes_priors():
     learner = feed(make_learner("pcr"), toy_stream())
-    assert learner.predict(toy_stream()[0][0], priors={"bolt": 1.0}).tolist() == ["bolt"] * 6
+    only = dict.fromkeys(learner.labels, 0) | {"bolt": 1.0}
+    assert learner.predict(toy_stream()[0][0], priors=only).tolist() == ["bolt"] * 6

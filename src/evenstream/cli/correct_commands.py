@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from evenstream.errors import DataError, InputError, count
-from evenstream.printable import say
+from evenstream.printable import say, say_error
 
 if TYPE_CHECKING:
     from evenstream.learner.editing import Edit
@@ -26,7 +26,7 @@ Saves = tyro.conf.FlagCreatePairsOff[bool]
 
 
 def relabel(directory: Folder, label: Label, ids: Ids = (), ids_file: IdsFile = None) -> int:
-    """Give stored samples a different label.
+    """Give stored samples a different label. Exit status 1 if none of the ids is found.
 
     Example: evenstream correct relabel plant crack --ids 2024-17 2024-18
 
@@ -39,7 +39,9 @@ def relabel(directory: Folder, label: Label, ids: Ids = (), ids_file: IdsFile = 
     from evenstream.live.correcting import any_label
 
     wanted = _ids(ids, ids_file)
-    return _correct(directory, lambda learner: learner.relabel(wanted, any_label(learner, label)))
+    return _correct(
+        directory, lambda learner: learner.relabel(wanted, any_label(learner, label)), ids=wanted
+    )
 
 
 def forget(
@@ -50,6 +52,8 @@ def forget(
     saves: Saves = False,
 ) -> int:
     """Delete samples by id, or all samples of a class. This cannot be undone.
+
+    Exit status 1 if none of the ids is found.
 
     Example: evenstream correct forget plant --ids "customer 17" --saves
 
@@ -71,7 +75,7 @@ def forget(
             return learner.forget(ids=wanted)
         return learner.forget(label=known_label(learner, label))
 
-    return _correct(directory, change, saves)
+    return _correct(directory, change, saves, wanted)
 
 
 def rename(directory: Folder, old: Old, new: New) -> int:
@@ -150,18 +154,41 @@ def _ids(ids: tuple[str, ...], file: Path | None) -> list[str]:
         found += [line for line in lines if line]
     if not found:
         raise InputError("say which samples: --ids ID [ID ...], or --ids-file FILE")
-    return found
+    return list(dict.fromkeys(found))
 
 
-def _correct(directory: Path, change: Callable[[Learner], Edit], saves: bool = False) -> int:
+def _correct(
+    directory: Path,
+    change: Callable[[Learner], Edit],
+    saves: bool = False,
+    ids: Sequence[str] = (),
+) -> int:
+    from evenstream.core.memory import ID
     from evenstream.live.correcting import correct
     from evenstream.run.machine import use_machine
 
+    has_ids = False
+
+    def changed(learner: Learner) -> Edit:
+        nonlocal has_ids
+        has_ids = ID in learner.memory.fields
+        return change(learner)
+
     use_machine(1)
-    edit = correct(directory, change, saves=saves)
+    edit = correct(directory, changed, saves=saves)
+    if ids and len(edit.missing) == len(ids):
+        why = "their samples were never learned with them, or have left the memory"
+        if not has_ids:
+            why = "this learner keeps no ids: learn --ids COLUMN"
+        done = "; earlier saves are removed" if saves else ""
+        say_error(f"no sample was changed: none of the ids was found ({len(ids):,}); {why}{done}")
+        return 1
     counts = {"sample": edit.samples, "waiting row": edit.gathered, "ticket": edit.tickets}
     told = ", ".join(count(number, what) for what, number in counts.items() if number)
-    say(f"{edit.what.replace('_', '-')}: {told or 'no stored samples'}; saved in {directory}")
+    done = f"{edit.what.replace('_', '-')}: {told or 'no stored samples'}"
+    if edit.what == "rename":
+        done = "renamed {} to {}".format(*edit.labels)
+    say(f"{done}; saved in {directory}")
     if edit.missing:
         say(f"ids without a stored sample: {len(edit.missing):,}")
     if edit.what in ("forget", "remove_class") and not saves:

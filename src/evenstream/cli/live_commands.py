@@ -169,7 +169,7 @@ def learn(
         start: Start a new DIR from a copy of the learner in this folder, which may be a run's.
         label: Column that holds the label.
         ids: Column of a table that holds an id for each row (or for the person it is from), so that
-            `evenstream correct` can find it.
+            `evenstream correct` can find it; remembered for further tables.
         ignore: Columns to leave out.
         categorical: Columns to treat as categories, whatever they look like; for a new learner.
         text: Columns to treat as free text, whose words are counted; with a text encoder, the one

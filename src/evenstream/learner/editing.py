@@ -67,6 +67,8 @@ def relabel(learner: Engine, ids: list[Label], label: Label) -> Edit:
         _correct(learner, wrong, after)
         learner.memory.relabel(wrong, after)
         found.slots = wrong
+        if len(wrong):
+            learner.recalibrate()
     gathered = _gathered(learner, found.waits, lambda batch, row: label)
     return Edit("relabel", len(found.slots), gathered, labels=(label,), missing=found.missing)
 
@@ -77,6 +79,8 @@ def forget_ids(learner: Engine, ids: list[Label]) -> Edit:
     found = _Found(learner, ids)
     _correct(learner, found.slots, None)
     _delete(learner, found.slots)
+    if len(found.slots):
+        learner.recalibrate()
     gathered = _gathered(learner, found.waits, None)
     learner.tickets.delete(found.tickets)
     return Edit("forget", len(found.slots), gathered, len(found.tickets), missing=found.missing)
@@ -86,6 +90,7 @@ def forget_label(learner: Engine, label: Label) -> Edit:
     """Delete all samples of a class, which stays."""
     check(learner)
     samples, gathered = _forget_class(learner, class_of(learner, label))
+    learner.recalibrate()
     return Edit("forget", samples, gathered, labels=(label,))
 
 
@@ -121,6 +126,8 @@ def forget_rows(learner: Engine, raw: Tensor, labels: list[Label], weights: Tens
             device=memory.device,
         )
     _delete(learner, slots)
+    if learned or len(slots):
+        learner.recalibrate()
     inputs = {row for row, _ in waiting}
     asked = [n for n, held in learner.tickets.held.items() if _bytes(held.row) in inputs]
     learner.tickets.delete(asked)
@@ -146,6 +153,7 @@ def merge(learner: Engine, old: Label, into: Label) -> Edit:
     check(learner)
     samples = int(_counts(learner)[gone])
     _regroup(learner, Regrouping(len(learner.label_map), gone, target))
+    learner.recalibrate()
     gathered = _relabel_gathered(learner, old, into)
     _announce(learner, old, into)
     return Edit("merge", samples, gathered, labels=(old, into))
@@ -157,6 +165,7 @@ def remove_class(learner: Engine, label: Label) -> Edit:
     index = class_of(learner, label)
     samples, gathered = _forget_class(learner, index)
     _regroup(learner, Regrouping(len(learner.label_map), index))
+    learner.recalibrate()
     _announce(learner, label, None)
     return Edit("remove_class", samples, gathered, labels=(label,))
 

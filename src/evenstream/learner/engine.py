@@ -302,16 +302,9 @@ class Engine(LearnerState):
             return
         groups = [group for group in step.groups if group.slots is not None]
         with self.passes.set_aside(), evaluation_mode(step.network):
-            scale, before = rule.familiarity_scale, tuple(kept.scale.tolist())
-            if scale != before:  # measure all stored rows again, if possible
-                stored = step.fetch(torch.arange(len(self.memory), device=self.memory.device))
-                told = (
-                    len(stored) > 0
-                    and rule.familiarity_left_out(stored.take(torch.tensor([0]))) is not None
-                )
-                kept.change_scale(scale, forget=told or scale[0] != before[0])
-                groups = [stored] if told else groups
-            when = None if self.front is not None else self.known_table.when(self.memory)
+            if rule.familiarity_scale != tuple(kept.scale.tolist()):
+                groups = self._change_scale() or groups
+            when = self._when
             out, seen = step.outputs, self._timeless(rows, when)
             if out is None or seen is not None:
                 x = rows.plain() if seen is None else seen
@@ -320,12 +313,44 @@ class Engine(LearnerState):
             found = rule.familiarity_for_step(out, prepared)
             if found is not None:
                 kept.add(found[fair].cpu(), rows.y[fair].cpu(), step.number)
-            for group in groups:
-                found = None
-                if len(group):
-                    found = rule.familiarity_left_out(group, self._timeless(group, when))
-                if found is not None:
-                    kept.add(found.cpu(), group.y.cpu(), step.number)
+            self._calibrate_by(groups, when, step.number)
+
+    def recalibrate(self) -> None:
+        """Measure again after a correction, which may change how familiar every row looks."""
+        if not len(self.calibration.counts):
+            return
+        with self.passes.set_aside(), evaluation_mode(self.network):
+            self._calibrate_by(self._change_scale(), self._when, self.step)
+
+    def _change_scale(self) -> list[Rows]:
+        """Drop scores that are no longer comparable; returns stored rows to measure instead."""
+        rule, kept, memory = self.composition.rule, self.calibration, self.memory
+        stored, told = [], False
+        if len(memory):
+            slots = torch.arange(len(memory), device=memory.device)
+            own = {name: values.to(self.device) for name, values in memory.rows(slots).items()}
+            raw, y = own.pop(X), own.pop(Y)
+            rows = Rows(raw, y, self.preprocess, self.randomness.augment, slots, own)
+            told = rule.familiarity_left_out(rows.take(slots[:1])) is not None
+            stored = [rows] if told else []
+        scale = rule.familiarity_scale
+        kept.change_scale(scale, forget=told or scale[0] != float(kept.scale[0]))
+        return stored
+
+    def _calibrate_by(self, groups: list[Rows], when: Tensor | None, step: int) -> None:
+        """Record how familiar these stored rows look, each as if it had never been learned."""
+        for group in groups:
+            found = None
+            if len(group):
+                seen = self._timeless(group, when)
+                found = self.composition.rule.familiarity_left_out(group, seen)
+            if found is not None:
+                self.calibration.add(found.cpu(), group.y.cpu(), step)
+
+    @property
+    def _when(self) -> Tensor | None:
+        """The time at which all rows are judged, if a column holds times."""
+        return None if self.front is not None else self.known_table.when(self.memory)
 
     def _timeless(self, rows: Rows, when: Tensor | None) -> Tensor | None:
         """The plain rows as if all had come then."""

@@ -588,10 +588,11 @@ class Learner(Engine):
         Returns an array of text, integers or booleans if all labels seen so far are of that kind,
         otherwise of Python objects.
 
-        `priors` are the class frequencies at deployment, if you know them; the answer is then the
-        Bayes decision for them. This needs scores that are free of the stream's frequencies:
-        `-las` methods (tau=1), `slda`, `class-means` and `randumb`. On flat inputs `auto` asks the
-        best of its contestants that are.
+        `priors` are the class frequencies at deployment, if you know them: {label: number} with a
+        number for every class, 0 if it does not occur. Only their ratios count, so they need not
+        sum to 1. The answer is then the Bayes decision for them. This needs scores that are free of
+        the stream's frequencies: `-las` methods (tau=1), `slda`, `class-means` and `randumb`. On
+        flat inputs `auto` asks the best of its contestants that are.
 
         `costs` sets what errors cost; the answer is then the label of least expected cost. `{label:
         cost}` is the cost of missing a label, so it works as class weights do; `{label: {answer:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evenstream.composition import Composition
 from evenstream.core.labels import LabelMap, plain_labels
-from evenstream.errors import InputError, shown
+from evenstream.errors import InputError, shown, some_of
 
 Costs = Mapping[Any, Any] | Sequence[Sequence[float]] | np.ndarray[Any, Any]
 """Costs of errors: {label: cost of missing it}, {label: {answer: cost}}, or a square array."""
@@ -28,7 +28,7 @@ def no_priors_by_logits(composition: Composition) -> str | None:
 def deployment_prior(
     composition: Composition, label_map: LabelMap, priors: Mapping[Any, float]
 ) -> Tensor:
-    """Log-probabilities of the seen labels; a label not mentioned has probability 0.
+    """Log-probabilities of the seen labels, all of which must be mentioned.
 
     Adding them to scores free of the stream's own class frequencies gives the Bayes decision
     (Eq. 5); rejected for methods whose scores contain them.
@@ -39,7 +39,8 @@ def deployment_prior(
     if not isinstance(priors, Mapping):
         raise InputError("priors must be {label: probability}")
     weights = torch.zeros(len(label_map), dtype=torch.float64)
-    for label, value in zip(plain_labels(list(priors)), priors.values(), strict=True):
+    named = plain_labels(list(priors))
+    for label, value in zip(named, priors.values(), strict=True):
         index = label_map.get(label)
         if index is None:
             raise InputError(f"priors names the label {label!r}, which was never learned")
@@ -49,6 +50,13 @@ def deployment_prior(
             raise InputError(f"priors must be numbers, got {shown(value)}") from None
     if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or not bool(weights.any()):
         raise InputError("priors must be finite, not negative, and not all zero")
+    known = set(named)  # True counts as 1, since a dict holds only one of them
+    left_out = [repr(label) for label in label_map if label not in known]
+    if left_out:
+        raise InputError(
+            f"priors leave out {some_of(left_out)}; give every class a number, 0 if it does not "
+            "occur"
+        )
     weights = weights / weights.max()  # a sum of the largest numbers would be infinite
     return (weights / weights.sum()).log().float()
 

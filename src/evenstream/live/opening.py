@@ -64,6 +64,9 @@ class Known:
         ]
         shape = None if learner.input_kind is None else learner.input_kind.shape
         found = Columns.from_state(columns[-1]) if columns else None
+        if found is not None:  # a stream may have been read before another one gave ids
+            ids = [state["ids"] for state in columns if state.get("ids") is not None]
+            found = replace(found, ids=ids[-1] if ids else None)
         if found is not None and learner.table is not None:
             found = replace(found, encoder=learner.table)
         return cls(
@@ -102,9 +105,12 @@ def open_source(where: str, known: Known, reading: Reading) -> Source:
     Addresses, SCHEME://..., are opened by plugins.
     """
     path = with_home(where)
+    is_table = where == "-" or path.suffix.lower() in TABLE_SUFFIXES
+    if reading.ids is not None and not is_table:
+        raise InputError(f"ids are a column of a table, which {where} is not")
+    if reading.ids is None and reading.label_needed and is_table and known.columns is not None:
+        reading = replace(reading, ids=known.columns.ids)
     if reading.ids is not None:
-        if where != "-" and path.suffix.lower() not in TABLE_SUFFIXES:
-            raise InputError(f"ids are a column of a table, which {where} is not")
         reading = replace(reading, ignore=(*reading.ignore, reading.ids))
     if where == "-":
         return _open_pipe(known, reading)
@@ -166,6 +172,8 @@ def _open_table(
     reader.may_grow = reading.label_needed and name != PIPE  # to be continued later
     try:
         columns = _columns(reader, first_rows, known, reading)
+        if columns.ids != reading.ids:
+            columns = replace(columns, ids=reading.ids)
         reader.check(columns)
         if reading.ids is not None and reading.ids not in reader.names:
             raise DataError(f"{reader.source} has no column {reading.ids!r} to take ids from")
@@ -221,6 +229,11 @@ def _as_known(columns: Columns, reading: Reading) -> Columns:
     """The columns that the learner knows; raises `InputError` for contradicting wishes."""
     if reading.label not in (None, columns.label):
         raise InputError(f"the learner's label is the column {columns.label}, not {reading.label}")
+    if reading.ids in columns.features:
+        raise InputError(
+            f"ids cannot be added now: the column {reading.ids} is one of the learner's inputs; "
+            f"start a new learner, in another folder, with --ids {reading.ids}"
+        )
     known_ones = [name for name in reading.ignore if name in (*columns.features, columns.label)]
     if known_ones:
         raise InputError(f"the learner knows the column {known_ones[0]}, so it cannot be ignored")
@@ -229,7 +242,8 @@ def _as_known(columns: Columns, reading: Reading) -> Columns:
             f"the learner already knows its columns; how to read {reading.wishes.names[0]} can "
             "only be chosen for a new learner, in another folder"
         )
-    return replace(columns, ignored=(*columns.ignored, *reading.ignore))
+    ignored = dict.fromkeys((*columns.ignored, *reading.ignore))
+    return replace(columns, ignored=tuple(ignored))
 
 
 def _open_npz(path: Path, known: Known, reading: Reading) -> Source:

@@ -28,6 +28,8 @@ class Columns:
     """How the features are read; None if they are numbers in every row, or texts."""
     texts: bool = False
     """Whether the only feature is text, which is passed on as it is."""
+    ids: str | None = None
+    """The ignored column that holds the id of each row, if they have ids."""
 
     @classmethod
     def choose(
@@ -68,13 +70,15 @@ class Columns:
     def from_state(cls, state: Mapping[str, Any]) -> Columns:
         """The inverse of `dataclasses.asdict`, even after a round trip through JSON."""
         texts = bool(state.get("texts", False))
-        return cls(tuple(state["features"]), state["label"], tuple(state["ignored"]), texts=texts)
+        features, ignored = tuple(state["features"]), tuple(state["ignored"])
+        return cls(features, state["label"], ignored, texts=texts, ids=state.get("ids"))
 
     def state(self) -> dict[str, Any]:
         """Plain values for a checkpoint; the encoder is saved with the learner."""
         features, ignored = list(self.features), list(self.ignored)
         texts = {"texts": True} if self.texts else {}
-        return {"features": features, "label": self.label, "ignored": ignored, **texts}
+        ids = {} if self.ids is None else {"ids": self.ids}
+        return {"features": features, "label": self.label, "ignored": ignored, **texts, **ids}
 
     @cached_property
     def how(self) -> TableEncoder:

@@ -273,7 +273,9 @@ class ClosedForm(Part):
         if self.has_sums and not float(self._added().counts.sum()):
             for name in (self.NUMBER, self.COUNTS, self.SUMS, self.SQUARES):
                 del self.tensors[name]
-        for name in (self.WEIGHT, self.BIAS, self.SOLVED):
+        chosen_at = float(self.tensors[self.SOLVED][1]) if self.SOLVED in self.tensors else 0.0
+        halved = 2 * self.rows_taken <= chosen_at  # until then, the strength stays
+        for name in (self.WEIGHT, self.BIAS, *([self.SOLVED] if halved else [])):
             self.tensors.pop(name, None)
         if self.is_expensive and self.rows_taken:
             self.resolve()
