@@ -14,6 +14,7 @@ from evenstream.core.calibration import KEPT, Calibration
 from evenstream.errors import DamagedCheckpoint, InputError
 from evenstream.policies.closed_forms import Discriminant, ProjectedRidge
 from evenstream.policies.closed_forms.ridge import STRENGTHS
+from evenstream.policies.rules import Contest
 from evenstream.tabular import TableEncoder
 from tests.helpers.small_streams import blobs, images, small
 from tests.policies.test_policies_contest import filled
@@ -270,7 +271,9 @@ def test_the_threshold_fits_right_after_a_correction(edit):
         learner.learn(X[part], Y[part], ids=list(range(500))[part])
     before = learner.familiarity_threshold(0.1)
     EDITS[edit](learner)
-    ridge, kept = learner.composition.rule.forms["ranpac"], learner.calibration
+    rule, kept = learner.composition.rule, learner.calibration
+    assert isinstance(rule, Contest)
+    ridge = rule.forms["ranpac"]
     assert kept.scale.tolist() == list(ridge.familiarity_scale)
     assert learner.familiarity_threshold(0.1) != before
     known = np.isin(Y[900:], learner.labels) & (Y[900:] != 3)
