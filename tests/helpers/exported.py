@@ -38,7 +38,7 @@ def metadata(file: Path) -> dict[str, object]:
     return json.loads(found["evenstream.json"])
 
 
-def agrees(learner: Learner, x: np.ndarray, file: Path) -> None:
+def agrees(learner: Learner, x: np.ndarray, file: Path, within: float = CLOSE) -> None:
     """The learner's file gives its probabilities, for any number of rows, and it stays as it is."""
     before = learner.fingerprint()
     assert learner.export(file) == file
@@ -46,4 +46,4 @@ def agrees(learner: Learner, x: np.ndarray, file: Path) -> None:
     probabilities = loaded(file)
     for rows in (x, x[:2], x[:1]):
         expected = learner.predict_proba(rows)
-        np.testing.assert_allclose(probabilities(rows), expected, rtol=0, atol=CLOSE)
+        np.testing.assert_allclose(probabilities(rows), expected, rtol=0, atol=within)

@@ -85,7 +85,9 @@ def test_a_network_and_closed_forms_for_onnx_on_real_rows(text, tmp_path):
 @pytest.mark.parametrize("text", [*FORMS, "ranpac:scaling=columns", "auto"])
 def test_every_closed_form_on_real_tables(text, name, suffix, tmp_path):
     learner, x = real(text, name)
-    agrees(learner, x, tmp_path / f"learner{suffix}")
+    # cosines of large numbers: columns reach 4,000 here, and ONNX Runtime rounds differently
+    short = text.startswith("randumb") and name == "breast cancer" and suffix == ".onnx"
+    agrees(learner, x, tmp_path / f"learner{suffix}", 3e-5 if short else CLOSE)
 
 
 @pytest.mark.slow
