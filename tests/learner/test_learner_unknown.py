@@ -296,6 +296,16 @@ def test_a_relabelling_that_changes_nothing_leaves_the_scores(taught):
     assert learner.calibration.scores is before
 
 
+def test_a_solution_that_is_behind_keeps_its_penalty():
+    form = filled(ProjectedRidge(600), X[:225], Y[:225])
+    form.tensors["solved"][2] = 0.123
+    form.take_back(torch.from_numpy(X[:1]), torch.from_numpy(Y[:1]), torch.ones(1))
+    form.take(torch.from_numpy(X[:1]), torch.from_numpy(Y[:1]))
+    x, unit = torch.from_numpy(X[700:720]), float(form.all_sums().squares.diagonal().mean())
+    wanted = by_hand(form, x, 0.123 * unit)
+    torch.testing.assert_close(form.familiarity(x), wanted, rtol=1e-6, atol=0)
+
+
 def test_forgetting_a_row_keeps_the_penalty_until_half_are_gone():
     form = filled(ProjectedRidge(600), X[:600], Y[:600])
     form.tensors["solved"][2] = 0.123

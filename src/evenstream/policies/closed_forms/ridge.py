@@ -359,6 +359,8 @@ class ProjectedRidge(RandomFeatures):
         own, columns, counts = self.tensors, self.columns(features), self.class_counts()
         if not self.has_sums and self._is_fresh:
             found = Solution(own[self.WEIGHT], own[self.BIAS], float(own[self.SOLVED][2]))
+        elif self.SOLVED in own:  # with the penalty that earlier scores had
+            found = self._solve(float(own[self.SOLVED][2]))
         else:
             found = self.solution()
         scores = columns @ found.weight / sharpness(counts)
