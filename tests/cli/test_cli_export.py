@@ -28,10 +28,10 @@ def test_no_learner_and_no_format(learn, run):
 
 
 def test_encoded_columns_are_pointed_out(learn, run):
-    x, labels = rows(40)
+    x, labels = rows(60)
     Path("t.csv").write_text(
         "a,colour,label\n"
-        + "".join(f"{x[n][0]},{('red', 'blue')[n % 2]},{labels[n]}\n" for n in range(40))
+        + "".join(f"{x[n][0]},{('red', 'blue')[n % 2]},{labels[n]}\n" for n in range(60))
     )
     learn("--from", "t.csv")
     table = Learner.load("dir").table

@@ -121,7 +121,9 @@ def test_a_frozen_backbone_has_no_backward():
 
 def test_a_frozen_part_in_front_counts_its_forward_once_for_each_arriving_row():
     encoder = nn.Linear(DIM, 8)
-    learner = Learner("er", Frozen(encoder), memory=6, replay_batch=6, dtype="float32")
+    learner = Learner(
+        "er", Frozen(encoder, then="identity"), memory=6, replay_batch=6, dtype="float32"
+    )
     x = np.random.default_rng(0).normal(size=(6, DIM)).astype(np.float32)
     learner.learn(x, [0, 1] * 3)
     front, head = 8 * DIM, 8 * 2
