@@ -57,7 +57,7 @@ def happening(learner: Learner, seed: int, with_ids: bool) -> Callable[[Any, Tal
             lambda: learner.ask(x),
             lambda: learner.forget(x=learned[rows], labels=[given[row] for row in rows]),
             lambda: learner.predict(x, reject=0.1),
-            lambda: learner.limit_tickets(draw.randint(1, 8), draw.randint(1, STEPS)),
+            lambda: learner.limit_tickets(draw.randint(len(x), 8), draw.randint(1, STEPS)),
         ]
         if with_ids:
             options += [

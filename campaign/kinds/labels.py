@@ -13,7 +13,7 @@ from pathlib import Path
 from campaign.cases import methods
 from campaign.label_life import lead
 from campaign.outcomes import difference, outcome
-from campaign.processes import Failure, Operations, die
+from campaign.processes import Failure, Operations, die, fork, status_of
 
 EACH, FULL = 3, 300
 
@@ -55,20 +55,19 @@ def live(
     after: float | None = None,
 ) -> bool:
     """Run in a fork; returns whether it was killed."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            warnings.simplefilter("ignore")
-            prepare()
-            lead(method, seed, folder)
-            status = 0
-        finally:
-            os._exit(status)
+
+    def work() -> int:
+        warnings.simplefilter("ignore")
+        prepare()
+        lead(method, seed, folder)
+        return 0
+
+    log = folder.with_name(f"{folder.name}.txt")
+    child = fork(work, log)
     if after is not None:
         time.sleep(after)
         os.kill(child, signal.SIGKILL)  # not waited for yet, so it is still this one
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-        raise Failure(f"{method}: it ended with {os.WEXITSTATUS(status)}")
-    return os.WIFSIGNALED(status)
+    status = status_of(child)
+    if status > 0:
+        raise Failure(f"{method}: it ended with {status}:\n{log.read_text()[-3000:]}")
+    return status == -signal.SIGKILL

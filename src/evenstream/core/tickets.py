@@ -88,8 +88,8 @@ class Tickets(WithoutClasses):
         """A ticket for each row; the oldest open ones expire if there are too many."""
         if len(batch) > self.most:
             raise InputError(
-                f"{len(batch):,} rows, but only {self.most:,} tickets may be open at a time; "
-                "limit_tickets(number=...) allows more"
+                f"{len(batch):,} rows, but the limit of open tickets is {self.most:,}; "
+                "limit_tickets(number=...) changes it"
             )
         own = no_ids(len(batch)) if ids is None else ids
         new = {
