@@ -370,12 +370,44 @@ print("torch._dynamo" in sys.modules)
 def test_named_optimisers_are_those_of_pytorch(name):
     """Bit for bit."""
     kinds = {"sgd": SGD, "adam": torch.optim.Adam, "adamw": AdamW}
-    kind, moments = kinds[name], {"momentum": 0.9} if name == "sgd" else {}
+    kind, others = kinds[name], {"momentum": 0.9} if name == "sgd" else {"fused": True}
     ends = []
-    for optimizer in (name, lambda groups: kind(every(groups), 0.05, weight_decay=0.1, **moments)):
+    for optimizer in (name, lambda groups: kind(every(groups), 0.05, weight_decay=0.1, **others)):
         own = {"lr": 0.05, "weight_decay": 0.1, "momentum": 0.9} if optimizer == name else {}
         ends.append(parameters(feed(small(optimizer=optimizer, **own), class_stream(6))))
     assert same(*ends)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+def test_saves_from_before_adam_was_fused_go_on_bit_for_bit(name, tmp_path):
+    stream = list(class_stream(6))
+    before = feed(small(optimizer=name), stream[:1])
+    for group in before.optimizer.param_groups:
+        group["fused"] = None
+    feed(before, stream[1:3])
+    before.save(tmp_path)
+    ends = [feed(learner, stream[3:]) for learner in (before, Learner.load(tmp_path))]
+    assert same(*map(parameters, ends))
+    assert ends[0].fingerprint() == ends[1].fingerprint()
+
+
+class Turned(nn.Module):
+    """A network with a complex weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.Parameter(torch.ones(5, dtype=torch.complex64))
+        self.out_features = 5
+
+    def forward(self, x):
+        return (x * self.turn).real
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_complex_weights_are_trained(name):
+    learner = feed(small(model=Turned(), optimizer=name, lr=0.05), class_stream(6))
+    turn = learner.network.state_dict()["backbone.turn"]
+    assert bool((turn.real != 1).all())
 
 
 def test_what_an_optimiser_of_ones_own_leaves_out_is_named():

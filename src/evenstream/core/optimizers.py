@@ -80,13 +80,18 @@ def sgd(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> M
 @register_optimizer("adam")
 def adam(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """Adam; ignores momentum."""
-    return _Adam(every(groups), lr, weight_decay=weight_decay)
+    return _Adam(weights := every(groups), lr, weight_decay=weight_decay, fused=_fits(weights))
 
 
 @register_optimizer("adamw")
 def adamw(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """AdamW; ignores momentum."""
-    return _AdamW(every(groups), lr, weight_decay=weight_decay)
+    return _AdamW(weights := every(groups), lr, weight_decay=weight_decay, fused=_fits(weights))
+
+
+def _fits(weights: list[nn.Parameter]) -> bool | None:
+    """Whether PyTorch can update all weights in one pass (`fused`), several times faster."""
+    return all(weight.is_floating_point() for weight in weights) or None
 
 
 PLAIN = (sgd, adam, adamw)
@@ -258,6 +263,8 @@ def _check_shapes(optimizer: torch.optim.Optimizer) -> None:
 def _like(mine: dict[str, Any], name: str, saved: dict[str, Any]) -> Any:
     """An option of a saved optimiser, with the right type; PyTorch would accept any."""
     value = saved.get(name, mine.get(name))
+    if name == "fused" and value is None:  # as in saves of earlier versions, which stay exact
+        return None
     if isinstance(mine.get(name), tuple) and isinstance(value, list):
         value = tuple(value)  # unknown to JSON
     if isinstance(value, Tensor) and value.ndim == 0:  # as saved by earlier versions
