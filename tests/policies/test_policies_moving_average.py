@@ -96,3 +96,14 @@ def test_the_options_are_written_and_bounded():
     assert compose("er@ema:mix=0,warmup=false").text == "er@ema"
     with pytest.raises(InputError, match="mix must lie"):
         MovingAverage(mix=1.5)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_accuracy_may_be_measured_in_some_batches_only(steps):
+    stream = class_stream(9)
+    every, third = (small(f"er@ema{text}", steps=steps) for text in ("", ":measure_every=3"))
+    known, found = ([one.learn(*batch).accuracy for batch in stream] for one in (every, third))
+    assert found == [known[n] if n % 3 == 2 else None for n in range(9)]
+    assert same(parameters(every), parameters(third))
+    assert every.passes.count == third.passes.count
+    assert 0 < third.passes.aside < every.passes.aside

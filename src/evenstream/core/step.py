@@ -37,8 +37,8 @@ class StepResult:
     """The training loss; None if the network was not updated."""
     accuracy: float | None
     """Share of the incoming rows that the model got right before the update (prequential), with the
-    classes known before this batch; None while rows are collected, or if the inference rule is too
-    expensive for every step. Measured on the training view if logits decide, otherwise
+    classes known before this batch; None while rows are collected, and in steps in which the
+    inference rule does not measure it. Measured on the training view if logits decide, otherwise
     un-augmented."""
     rows: int
     """Rows trained on, including replayed ones."""

@@ -279,7 +279,7 @@ class Engine(LearnerState):
     def _prequential_accuracy(self, step: Step) -> float | None:
         """Accuracy on the incoming rows by the model before the update."""
         rule = self.composition.rule
-        if not rule.asked_each_step:
+        if not rule.asked_every or step.number % rule.asked_every:
             return None
         if step.known == 0:
             return 0.0

@@ -27,11 +27,15 @@ class NearestClassMean(InferenceRule):
     decide.
     """
 
-    asked_each_step = False
     needs = frozenset({"memory"})
 
     scale: Factor = 10.0
     """Factor on the cosines; affects only probabilities."""
+
+    @property
+    def asked_every(self) -> int:
+        """Never: each time, the means would have to be computed from the whole memory."""
+        return 0
 
     def prepare(self, context: InferenceContext) -> Any:
         """The classes in memory, and the sum of features of each, which points in the same

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenstream.bounds import Fading, Share
+from evenstream.bounds import Fading, Positive, Share
 from evenstream.core.averaging import moved_average
 from evenstream.core.edits import WHOLE, by_name
 from evenstream.core.outputs import InferenceContext, Outputs
@@ -42,8 +42,17 @@ class MovingAverage(InferenceRule):
     """What is averaged over the two if `mix` is not 0; averaging log-softmax gives the same as
     averaging logits."""
 
+    measure_every: Positive = 1
+    """Batches between two measurements of the accuracy before learning, each of which takes a
+    forward pass of the average; it changes nothing else."""
+
     AVERAGE, STEPS = "average", "steps"
     follows = by_name({STEPS: WHOLE})
+
+    @property
+    def asked_every(self) -> int:
+        """As the option says."""
+        return self.measure_every
 
     def after_step(self, step: Step) -> None:
         """Move the average towards the network; it starts as a copy."""

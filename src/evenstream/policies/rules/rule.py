@@ -30,8 +30,6 @@ class InferenceRule(Part):
     """Scores the seen classes. Scoring has no side effects."""
 
     name: ClassVar[str] = ""
-    asked_each_step: ClassVar[bool] = True
-    """Whether it is cheap enough to measure the accuracy of every incoming batch."""
     reads_memory: ClassVar[bool] = True
     """Whether `prepare` looks at stored rows. Predictions that do not wait for a step then need a
     copy of the memory, so set this to False if it does not."""
@@ -49,6 +47,11 @@ class InferenceRule(Part):
     def prepare(self, context: InferenceContext) -> Any:
         """Whatever the rule needs once per call of `predict` (class means, weights, ...)."""
         return None
+
+    @property
+    def asked_every(self) -> int:
+        """The accuracy before an update is measured once in this many steps; 0 is never."""
+        return 1
 
     @property
     def weighs_classes(self) -> bool:
@@ -94,7 +97,7 @@ class InferenceRule(Part):
     @property
     def familiar_every(self) -> int:
         """The familiarity of arriving rows is measured once in this many steps."""
-        return 8 if self.asked_each_step else 64
+        return 8 if self.asked_every else 64
 
     def familiarity(self, outputs: Outputs, prepared: Any) -> Tensor:
         """How familiar each input looks, compared with the known classes; higher is more familiar.
