@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,7 +25,7 @@ from evenstream.errors import InputError
 from evenstream.learner.frozen import Frozen
 from evenstream.learner.learner import Learner
 from evenstream.methods import Method
-from evenstream.options import DType, StepRows
+from evenstream.options import DType, GivenOptions
 from evenstream.policies.criteria import CrossEntropy
 from evenstream.policies.retrieval import Retrieval
 from evenstream.policies.rules import InferenceRule
@@ -36,7 +36,7 @@ RENAMED = {"predict": "rule"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LearnerParameters:
+class LearnerParameters(GivenOptions):
     """The parameters of every adapter: arguments of `evenstream.Learner`, which explains them.
 
     With None the learner chooses. Modules and other parts are copied before use.
@@ -50,22 +50,13 @@ class LearnerParameters:
     """The inference rule, which `evenstream.Learner` calls `predict`."""
     retrieval: Retrieval | None = None
     storing: Storing | None = None
-    memory: int | None = None
-    lr: float | None = None
-    batch: int | None = None
-    replay_batch: int | None = None
-    steps: int | None = None
-    step_rows: StepRows | None = None
     optimizer: str | OptimizerFactory | None = None
-    momentum: float | None = None
-    weight_decay: float | None = None
     device: str | torch.device | None = None
     dtype: DType = "float32"
     """Not "auto": with bfloat16 the probabilities of a row would depend on the rows next to it."""
     augment: str | Augmentation | None = None
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
-    scope: Literal["seen", "all"] | None = None
     head_size: int | None = None
     weights: str | Path | None = None
     drift: Adwin | None = None

@@ -1,8 +1,7 @@
 """Training options: declared here, once, for learners, runs, sweeps and the command line.
 
-To add an option, add a field to `TrainingOptions`, an argument to `Learner`, its parameter to
-`evenstream.adapting.LearnerParameters`, and the code that uses it. Runs, sweeps and the command
-line follow.
+To add an option, add a field to `TrainingOptions` and `GivenOptions`, an argument to `Learner`, and
+the code that uses it. Runs, sweeps, the command line and the adapters follow.
 """
 
 from __future__ import annotations
@@ -105,6 +104,24 @@ class TrainingOptions:
         if number > MOST:
             raise InputError(f"{name} must be {MOST:,} at most, got {shown(given)}")
         object.__setattr__(self, name, number)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GivenOptions:
+    """The same as parameters of adapters for other libraries: None leaves an option to the learner.
+
+    Options that take more than a name there, or have another default, are declared by the adapters.
+    """
+
+    memory: int | None = None
+    batch: int | None = None
+    replay_batch: int | None = None
+    steps: int | None = None
+    step_rows: StepRows | None = None
+    lr: float | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
+    scope: Literal["seen", "all"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

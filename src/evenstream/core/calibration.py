@@ -93,7 +93,7 @@ class Calibration:
         """The tensors; None until there are scores."""
         return dict(vars(self)) if len(self.counts) else None
 
-    def load_state(self, state: dict[str, Any] | None, classes: int) -> None:
+    def load_state(self, state: dict[str, Any] | None) -> None:
         """The inverse of `state`; saves of earlier versions have none."""
         if state is None:
             return self.restore(Calibration().mark())
@@ -101,8 +101,8 @@ class Calibration:
         scores, steps, counts, scale = (found[name] for name in vars(self))
         if scale.shape != (2,) or scale.dtype != torch.float64:
             raise ValueError("its scale is not a pair of numbers")
-        if counts.ndim != 1 or len(counts) > classes or counts.dtype != torch.int64:
-            raise ValueError(f"its counts are not those of {classes} classes")
+        if counts.ndim != 1 or counts.dtype != torch.int64:
+            raise ValueError("its counts are not those of classes")
         for values in (scores, steps):
             if values.shape != (len(counts), KEPT) or values.dtype != torch.float64:
                 raise ValueError(f"it does not have {KEPT} numbers per class")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +70,9 @@ class MethodState(PartState, Protocol):
 class LearnerState:
     """The state of a learner. Everything that a save must hold is one of its `pieces`."""
 
+    optional: ClassVar[frozenset[str]] = frozenset({"table", "tickets", "calibration", "drift"})
+    """Pieces that a save lacks if their state is None, as saves before they existed do."""
+
     def __init__(
         self,
         options: Options,
@@ -113,20 +116,23 @@ class LearnerState:
 
     @property
     def pieces(self) -> dict[str, Stateful]:
-        """All state, declared once: undone, saved, compared and loaded under these names."""
+        """All state, declared once: undone, saved, compared and loaded under these names.
+
+        Loaded in this order: randomness comes after everything that may draw random numbers.
+        """
         parts = {f"part{index}": part for index, part in enumerate(self.parts)}
         return {
-            "progress": self.progress,
             "labels": self.label_map,
+            "progress": self.progress,
             "network": self.trained,
             "memory": self.memory,
-            "criterion": self.criterion,
-            "randomness": self.randomness,
             "table": self.known_table,
             "tickets": self.tickets,
             "calibration": self.calibration,
             "drift": self.drifting,
+            "criterion": self.criterion,
             **parts,
+            "randomness": self.randomness,
         }
 
     # ---- reading -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from evenstream.core.edits import Compaction, Regrouping
@@ -10,8 +11,8 @@ from evenstream.core.edits import Compaction, Regrouping
 class Stateful(Protocol):
     """A piece of a learner.
 
-    Transactions, checkpoints and fingerprints are built from the learner's list of pieces, so state
-    that a piece declares here is undone, saved and compared automatically.
+    Transactions, checkpoints, fingerprints and loading are built from the learner's list of pieces,
+    so state that a piece declares here is undone, saved, compared and loaded automatically.
     """
 
     def mark(self) -> Any:
@@ -28,6 +29,11 @@ class Stateful(Protocol):
 
     def state(self) -> Any:
         """The whole state, as a tree of tensors and plain values. The tensors may be its own."""
+        ...
+
+    @property
+    def load_state(self) -> Callable[..., None]:
+        """The inverse of `state`, or an error; methods, teachers and rules get the learner, too."""
         ...
 
     def regroup(self, classes: Regrouping) -> None:

@@ -108,7 +108,7 @@ class Engine(LearnerState):
     def pieces(self) -> dict[str, Stateful]:
         """All state, including that of a frozen part."""
         front = {} if self.front is None else {"front": self.front}
-        return {**super().pieces, **front}
+        return {**front, **super().pieces}
 
     # ---- inputs --------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from evenstream.core.heads import Head
 from evenstream.core.inputs import InputKind
 from evenstream.core.memory import X
 from evenstream.core.optimizers import OptimizerFactory
+from evenstream.core.part import Part
 from evenstream.entries import entry
 from evenstream.errors import CheckpointError, InputError, UnknownName, shown
 from evenstream.learner.engine import Engine
@@ -37,16 +38,12 @@ from evenstream.tabular import TableEncoder
 KIND = "learner"
 TABLE = "table"
 """Key of the table encoder in a save; absent if there was no table."""
+DRIFT = "drift"
+"""Key of the drift detectors' state; absent if there are none."""
 STRUCTURE = "structure"
 """Key of what the user's module consists of; absent for named networks."""
 LIVE = "live"
 """Key of the position in streams, if the learner was saved by `follow`."""
-TICKETS = "tickets"
-"""Key of the tickets; absent if none was ever issued."""
-CALIBRATION = "calibration"
-"""Key of the calibration of rejections; absent if there is none yet."""
-DRIFT = "drift"
-"""Key of the drift detectors' state; absent if there are none."""
 
 
 def learner_state(learner: Engine) -> dict[str, Any]:
@@ -54,10 +51,8 @@ def learner_state(learner: Engine) -> dict[str, Any]:
     starts_from = learner.weights if not learner.built else None
     unwritten = learner.unwritten
     settings = {name: said for name, thing in unwritten.items() if (said := settings_of(thing))}
-    pieces = {name: piece.state() for name, piece in learner.pieces.items()}
-    for name in (TABLE, TICKETS, CALIBRATION, DRIFT):
-        if pieces[name] is None:  # as in all saves before corrections existed
-            del pieces[name]
+    states = {name: piece.state() for name, piece in learner.pieces.items()}
+    told = {n: held for n, held in states.items() if held is not None or n not in learner.optional}
     return {
         "kind": KIND,
         "method": learner.text,
@@ -68,7 +63,7 @@ def learner_state(learner: Engine) -> dict[str, Any]:
         "model": learner.model if isinstance(learner.model, str) else None,
         "weights": None if starts_from is None else str(starts_from),
         "options": asdict(learner.options) | dict.fromkeys(sorted(learner.undecided)),
-        **pieces,
+        **told,
     }
 
 
@@ -215,38 +210,19 @@ def load_learner_state(learner: Engine, state: dict[str, Any]) -> None:
     pieces = learner.pieces
     marks = {name: piece.mark() for name, piece in pieces.items()}
     try:
-        with entry("labels"):
-            learner.label_map.load_state(state["labels"])
-        with entry("progress"):
-            learner.progress.load_state(state["progress"])
-        if learner.front is not None:
-            with entry("front"):
-                learner.front.load_state(state["front"])
-        with entry("network"):
-            network = _network(learner, state["network"])
-        with entry("memory"):
-            learner.memory.load_state(state["memory"])
-            _check_memory(learner)
-        with entry("pending"):
-            _check_pending(learner)
-        with entry(TABLE):
-            learner.known_table.load_state(state.get(TABLE))
-            _check_table(learner)
-        with entry(TICKETS):
-            learner.tickets.load_state(state.get(TICKETS))
-        with entry(CALIBRATION):
-            learner.calibration.load_state(state.get(CALIBRATION), len(learner.label_map))
-        with entry(DRIFT):
-            learner.drifting.load_state(state.get(DRIFT))
-        with entry("criterion"):
-            learner.criterion.load_state(state["criterion"])
-        for index, part in enumerate(learner.composition.parts):
-            with entry(f"part{index}"):
-                part.load_state(state[f"part{index}"], learner)
-        with entry("randomness"):  # after everything that may draw random numbers
-            learner.randomness.load_state(state["randomness"])
+        network = None
+        for name, piece in pieces.items():
+            with entry(name):
+                saved: Any = state.get(name) if name in learner.optional else state[name]
+                if piece is learner.trained:
+                    network = _network(learner, saved)
+                elif isinstance(piece, Part):
+                    piece.load_state(saved, learner)
+                else:
+                    piece.load_state(saved)
+        _check_agreement(learner)
         if network is not None:
-            with entry("network"):  # last, since this may be the user's module
+            with entry("network"):  # its weights come last, since this may be the user's module
                 learner.trained.load_state(network)
     except BaseException:
         for name, piece in pieces.items():
@@ -296,26 +272,27 @@ def _network(learner: Engine, saved: dict[str, Any] | None) -> dict[str, Any] | 
     return saved
 
 
-def _check_memory(learner: Engine) -> None:
-    memory = learner.memory
-    if len(memory.class_counts) > len(learner.label_map):
-        raise ValueError("it holds classes that have no label")
-    if memory.size and InputKind.of(memory.field(X)) != learner.trained.input_kind:
-        raise ValueError("it holds samples of another shape or dtype than the inputs")
-
-
-def _check_table(learner: Engine) -> None:
-    encoder, kind = learner.known_table.encoder, learner.input_kind
-    if encoder is not None and kind is not None and (encoder.width,) != kind.shape:
-        raise ValueError(f"it gives {encoder.width} inputs, the network takes {kind.shape}")
-
-
-def _check_pending(learner: Engine) -> None:
-    for batch in learner.progress.pending:
-        parts = (batch.rows, batch.labels, batch.weights)
-        sizes = {len(part) for part in parts if part is not None}
-        if len(sizes) > 1 or InputKind.of(batch.rows) != learner.trained.input_kind:
-            raise ValueError("its rows are not those of its labels")
+def _check_agreement(learner: Engine) -> None:
+    """Reject pieces that are sound but do not belong together."""
+    memory, classes, kind = learner.memory, len(learner.label_map), learner.trained.input_kind
+    with entry("memory"):
+        if len(memory.class_counts) > classes:
+            raise ValueError("it holds classes that have no label")
+        if memory.size and InputKind.of(memory.field(X)) != kind:
+            raise ValueError("it holds samples of another shape or dtype than the inputs")
+    with entry("pending"):
+        for batch in learner.progress.pending:
+            parts = (batch.rows, batch.labels, batch.weights)
+            sizes = {len(part) for part in parts if part is not None}
+            if len(sizes) > 1 or InputKind.of(batch.rows) != kind:
+                raise ValueError("its rows are not those of its labels")
+    with entry(TABLE):
+        encoder, given = learner.known_table.encoder, learner.input_kind
+        if encoder is not None and given is not None and (encoder.width,) != given.shape:
+            raise ValueError(f"it gives {encoder.width} inputs, the network takes {given.shape}")
+    with entry("calibration"):
+        if len(learner.calibration.counts) > classes:
+            raise ValueError(f"it has more than the {classes} classes that have a label")
 
 
 def _check_module(module: nn.Module, saved: dict[str, Any]) -> None:
