@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from evenstream import Learner, NotLearning
-from evenstream.auto import choose, own_network
+from evenstream.choosing import choose, own_network
 from evenstream.cli.live_commands import FOR_IMAGES, FOR_TABLES
 from evenstream.errors import EvenstreamError
 from evenstream.streams import open_stream

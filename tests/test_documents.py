@@ -14,7 +14,7 @@ from evenstream import Learner, follow
 from evenstream.cli.main import main
 from evenstream.composition import compose
 from evenstream.data import list_datasets
-from evenstream.live.opening import Known, Reading, open_source
+from evenstream.live.open_data import Known, Reading, open_source
 from evenstream.run.runner import start_run
 from tests.helpers import documents
 from tests.helpers.small_runs import small_config

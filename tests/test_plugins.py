@@ -20,7 +20,7 @@ from evenstream.core.heads import Head
 from evenstream.data import from_arrays, list_datasets, load_dataset
 from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.live import follow, register_source
-from evenstream.live.opening import Known, Reading, open_source
+from evenstream.live.open_data import Known, Reading, open_source
 from evenstream.live.tally import Place
 from evenstream.measures import metric_of
 from evenstream.methods import Method

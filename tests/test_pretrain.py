@@ -22,10 +22,10 @@ from evenstream.errors import CheckpointError, DamageWarning, EvenstreamError, I
 from evenstream.interruption import Interrupted
 from evenstream.networks.weights import file_digest
 from evenstream.pretrain import PretrainConfig, pretrain, resume_pretraining
+from evenstream.run.announcing import Silent
 from evenstream.run.config import RunConfig
 from evenstream.run.initial_weights import reserved_classes
 from evenstream.run.preparation import make_learner, prepare
-from evenstream.run.progress import Silent
 from evenstream.run.runner import resume_run, start_run
 from evenstream.streams import open_stream
 from tests.helpers.small_runs import StopAfter, outcome, save_table, small_config

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evenstream import Learner, follow, showing
-from evenstream.run.progress import NotebookLine, make_progress
+from evenstream.run.announcing import NotebookLine, make_progress
 from evenstream.run.runner import start_run
 from evenstream.showing import Line
 from tests.helpers.small_runs import save_table, small_config

@@ -13,8 +13,8 @@ from pathlib import Path
 from evenstream.errors import EvenstreamError
 from evenstream.files import write_atomically
 from evenstream.paper import descriptions, experiments
+from evenstream.paper.overview import summary
 from evenstream.paper.report import outcomes_of
-from evenstream.paper.summary import summary
 from evenstream.report.experiments import Search, find_runs
 from evenstream.report.experiments.markdown import table_text
 

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from campaign.processes import Failure, Life
-from evenstream.data.registry import DATASETS, Download
+from evenstream.data.known import DATASETS, Download
 
 EACH, FULL = 1, 300
 NAME = "pictures"

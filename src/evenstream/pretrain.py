@@ -26,6 +26,7 @@ from evenstream.interruption import Interrupted, StopFlag
 from evenstream.learner.learner import Learner
 from evenstream.networks.weights import file_digest, pack_weights
 from evenstream.options import DType
+from evenstream.run.announcing import Progress, Silent
 from evenstream.run.config import PRETRAINING, TomlSettings
 from evenstream.run.data_identity import describe_data
 from evenstream.run.environment import record_session
@@ -34,7 +35,6 @@ from evenstream.run.folder import CHECKPOINTS, claim_folder, resume_command
 from evenstream.run.initial_weights import METADATA, reserved_classes
 from evenstream.run.machine import use_machine
 from evenstream.run.position import Skipped
-from evenstream.run.progress import Progress, Silent
 from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream, open_stream
 from evenstream.streams.scenario import task_of

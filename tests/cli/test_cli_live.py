@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from evenstream import Frozen, Learner
-from evenstream.live import opening
+from evenstream.live import open_data
 from evenstream.live.tally import Tally
 from evenstream.run.runner import start_run
 from tests.helpers.live_tables import NAMES, metrics, read_csv, rows, same, write
@@ -314,7 +314,7 @@ def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
     lines = Path(write("t.csv", x, labels)).read_bytes().splitlines(keepends=True)
     reading, writing = os.pipe()
     os.write(writing, b"".join(lines[:8]))
-    monkeypatch.setattr(opening, "STDIN", reading)
+    monkeypatch.setattr(open_data, "STDIN", reading)
 
     def interrupt():
         wait_for(lambda: Path("dir/metrics.json").exists())
@@ -333,7 +333,7 @@ def test_a_slow_pipe_is_learned_and_ctrl_c_saves(learn, monkeypatch):
     reading, writing = os.pipe()
     os.write(writing, b"".join([lines[0], *lines[8:]]))
     os.close(writing)
-    monkeypatch.setattr(opening, "STDIN", reading)
+    monkeypatch.setattr(open_data, "STDIN", reading)
     assert "learned 20 rows of standard input" in learn("--from", "-")[1]
     by_hand = Learner()
     for part in (slice(7), slice(7, 17), slice(17, 27)):
@@ -372,8 +372,10 @@ def test_a_learner_of_texts_reads_them_as_they_are():
 
     learner = Learner("er", Frozen(lengths), seed=0)
     learner.learn(["one", "two"], ["a", "b"])
-    known = opening.Known.of(learner, Tally())
+    known = open_data.Known.of(learner, Tally())
     Path("t.csv").write_text("text\nsome words\n")
-    with closing(opening.open_source("t.csv", known, opening.Reading(label_needed=False))) as data:
+    with closing(
+        open_data.open_source("t.csv", known, open_data.Reading(label_needed=False))
+    ) as data:
         (batch,) = data
     assert batch == (["some words"], [None])

@@ -15,9 +15,9 @@ from PIL import Image
 from evenstream import Learner, follow
 from evenstream.data.tables import Columns
 from evenstream.errors import DataError
-from evenstream.live import opening
+from evenstream.live import open_data
 from evenstream.live.learner_folder import read_learner
-from evenstream.live.opening import Known, Reading, open_source
+from evenstream.live.open_data import Known, Reading, open_source
 from examples import messy_table
 from examples.messy_table import write_tickets
 from tests.helpers.live_tables import metrics, read_csv, rows, same, write
@@ -95,7 +95,7 @@ def test_json_lines_are_the_same_table(tickets, learn, run, monkeypatch):
     reading, writing = os.pipe()
     os.write(writing, Path(lines).read_bytes())
     os.close(writing)
-    monkeypatch.setattr(opening, "STDIN", reading)
+    monkeypatch.setattr(open_data, "STDIN", reading)
     assert "learned 120 rows of standard input" in learn("--from", "-", directory="pipe")[1]
     assert same("dir", "pipe")
 

@@ -78,7 +78,7 @@ def test_warnings_are_text(run):
     Path("images/a/\x1b[31m.png").write_bytes(b"not an image")
     with pytest.warns(UserWarning, match="cannot be read") as warned:
         run("run", "er", "--stream", "images:size=8", "--corrupt", "skip", "--out", "out")
-    from evenstream.run.progress import format_warning
+    from evenstream.run.announcing import format_warning
 
     lines = [format_warning(warning.message) for warning in warned]
     assert any("\\x1b[31m.png" in line for line in lines) and all(map(is_plain, lines))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evenstream.data import download
-from evenstream.data.registry import DATASETS, DatasetInfo
+from evenstream.data.known import DATASETS, DatasetInfo
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from evenstream.data import download as download_module
 from evenstream.data.checked_files import AlteredFile
 from evenstream.data.download import fetch
-from evenstream.data.registry import Download
+from evenstream.data.known import Download
 from evenstream.errors import DataError
 
 CONTENT = bytes(range(256)) * 1000

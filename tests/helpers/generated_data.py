@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from evenstream.data import verify
-from evenstream.data.registry import DATASETS, DataFile, DatasetInfo, Download
+from evenstream.data.known import DATASETS, DataFile, DatasetInfo, Download
 
 RNG = np.random.default_rng(7)
 

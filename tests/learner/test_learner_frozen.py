@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from evenstream import Frozen, Learner, follow
-from evenstream.auto import choose
 from evenstream.checkpoint import fingerprint
+from evenstream.choosing import choose
 from evenstream.errors import CheckpointError, DamagedCheckpoint, EvenstreamError, InputError
 from evenstream.methods import METHODS
 from evenstream.testing import LABEL_COUNTS, NEEDS_TASKS, Backbone, feed, toy_stream, toy_task

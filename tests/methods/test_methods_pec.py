@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenstream import Learner
 from evenstream.composition import compose
-from evenstream.data.registry import DATASETS
+from evenstream.data.known import DATASETS
 from evenstream.errors import InputError, NonFiniteLoss
 from evenstream.methods.parts.imitation import (
     imitation_network,

@@ -5,7 +5,7 @@ import pytest
 from evenstream.composition import compose
 from evenstream.errors import UnknownName
 from evenstream.paper import experiments, printed, printed_beside
-from evenstream.paper.catalogue import printed_lines
+from evenstream.paper.contents import printed_lines
 
 # Read in the paper with one's own eyes: name, stream, memory, method, metric, mean, std.
 SAMPLE = """

@@ -9,7 +9,7 @@ import pytest
 
 from evenstream.errors import DataError, UnknownName
 from evenstream.paper import experiments
-from evenstream.paper.catalogue import all_notes
+from evenstream.paper.contents import all_notes
 from evenstream.paper.report import background, collect
 from evenstream.report.experiments import write_tables
 from tests.helpers.table_samples import write_run

@@ -22,7 +22,7 @@ from evenstream.methods import METHODS
 from evenstream.policies.rules import RULES
 from evenstream.report.packed import PACKED, read_packed, write_packed
 from evenstream.run.config import RunConfig
-from evenstream.run.identity import run_key
+from evenstream.run.sameness import run_key
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

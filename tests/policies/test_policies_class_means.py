@@ -16,7 +16,7 @@ from evenstream.core.memory import Memory
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.errors import InputError
 from evenstream.methods import METHODS
-from evenstream.policies.rules.class_means import NearestClassMean
+from evenstream.policies.rules.from_memory import NearestClassMean
 from evenstream.testing import CHECKS, feed, make_learner, toy_stream
 
 

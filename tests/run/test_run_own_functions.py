@@ -7,9 +7,9 @@ import pytest
 from evenstream.errors import CheckpointError, InputError
 from evenstream.interruption import Interrupted
 from evenstream.learner.learner import Learner
-from evenstream.run.identity import run_key
 from evenstream.run.preparation import make_learner
 from evenstream.run.runner import resume_run, start_run
+from evenstream.run.sameness import run_key
 from tests.helpers.small_runs import StopAfter, outcome, small_config
 
 MODULE = """

@@ -7,8 +7,8 @@ from rich.console import Console
 
 from evenstream.core.step import StepResult
 from evenstream.interruption import Interrupted, stop_on_signal
-from evenstream.run import progress as progress_module
-from evenstream.run.progress import LiveBar, PlainLines, Silent, make_progress
+from evenstream.run import announcing as progress_module
+from evenstream.run.announcing import LiveBar, PlainLines, Silent, make_progress
 from evenstream.run.runner import resume_run, start_run
 from tests.helpers.small_runs import StopAfter, save_table, small_config
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evenstream.data.image_files import ImageFiles
 from evenstream.errors import InputError
-from evenstream.run.identity import canonical
+from evenstream.run.sameness import canonical
 from evenstream.streams import SCENARIOS, open_stream
 from evenstream.streams.class_incremental import ClassIncremental
 from evenstream.streams.domain_incremental import DomainIncremental

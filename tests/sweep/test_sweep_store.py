@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from evenstream.errors import EvenstreamError
 from evenstream.files import exclusive
 from evenstream.run.config import RunConfig
-from evenstream.run.identity import NO_RESULT_DEPENDS_ON, canonical, run_key
 from evenstream.run.many import Ended
 from evenstream.run.metrics_file import Metrics
+from evenstream.run.sameness import NO_RESULT_DEPENDS_ON, canonical, run_key
 from evenstream.sweep.store import LOCK, Store
 from tests.helpers.small_runs import finished, small_config
 

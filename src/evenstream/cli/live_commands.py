@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import tyro
 
-from evenstream.auto import AUTO, choose, own_network
+from evenstream.choosing import AUTO, choose, own_network
 from evenstream.encoders import is_encoder
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, replacing, with_home
@@ -191,7 +191,7 @@ def learn(
     from evenstream.live import follow
     from evenstream.live.display import Display, summary
     from evenstream.live.learner_folder import read_learner
-    from evenstream.live.opening import Known, Reading, open_source
+    from evenstream.live.open_data import Known, Reading, open_source
     from evenstream.live.tally import Place
     from evenstream.run.machine import use_machine
     from evenstream.tabular import Wishes
@@ -295,7 +295,7 @@ def predict(
         threads: Number of threads.
     """
     from evenstream.live.learner_folder import read_learner
-    from evenstream.live.opening import Known, Reading, open_source
+    from evenstream.live.open_data import Known, Reading, open_source
     from evenstream.live.predicting import write_predictions
     from evenstream.run.machine import use_machine
 

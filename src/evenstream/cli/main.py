@@ -24,7 +24,7 @@ from evenstream.cli.run_commands import compare, report, resume, run
 from evenstream.cli.sweep_commands import sweep
 from evenstream.errors import EvenstreamError, InputError, memory_trouble
 from evenstream.printable import Escaping, printable, say_error
-from evenstream.run.progress import format_warning
+from evenstream.run.announcing import format_warning
 from evenstream.version import __version__
 
 DESCRIPTION = f"""evenstream {__version__}: online continual learning with Logit Adjusted Softmax.

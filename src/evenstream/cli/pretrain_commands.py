@@ -82,7 +82,7 @@ def pretrain(
     """
     from evenstream.cli.screen import Screen
     from evenstream.pretrain import pretrain as train
-    from evenstream.run.progress import make_progress
+    from evenstream.run.announcing import make_progress
     from evenstream.streams import absolute_name, open_stream
 
     name = absolute_name(settings.stream)
@@ -97,7 +97,7 @@ def resume_pretraining(folder: Path) -> int:
     """Resume interrupted pre-training."""
     from evenstream.cli.screen import Screen
     from evenstream.pretrain import resume_pretraining as go_on
-    from evenstream.run.progress import make_progress
+    from evenstream.run.announcing import make_progress
 
     console = Screen()
     _print_result(console, go_on(folder, make_progress(console, "epoch")), folder)

@@ -58,9 +58,9 @@ def run(
         track: Also log the run to tensorboard, mlflow, or both (separated by a comma).
         out: Folder for the run; must be new or empty.
     """
+    from evenstream.run.announcing import make_progress
     from evenstream.run.folder import claim_folder
     from evenstream.run.preparation import fit
-    from evenstream.run.progress import make_progress
     from evenstream.run.runner import execute
     from evenstream.track import Tracking, read_names
 
@@ -146,10 +146,10 @@ def resume(directory: Folder, jobs: int = 0, track: Trackers = "") -> int:
     """
     from evenstream.checkpoint import has_checkpoint
     from evenstream.cli.pretrain_commands import resume_pretraining
+    from evenstream.run.announcing import make_progress
     from evenstream.run.compare import Comparison, finished_runs
     from evenstream.run.config import COMPARISON, PRETRAINING, RunConfig
     from evenstream.run.folder import CHECKPOINTS, finished_metrics
-    from evenstream.run.progress import make_progress
     from evenstream.run.runner import resume_run
     from evenstream.track import Tracking, read_names
 

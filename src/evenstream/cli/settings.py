@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from evenstream.auto import own_network
+from evenstream.choosing import own_network
 from evenstream.options import Protocol
 from evenstream.run.config import RunConfig, read_milestones
 from evenstream.text import field_docs, metavar, option_types

@@ -2,6 +2,7 @@
 
 from evenstream.data.arrays import from_arrays
 from evenstream.data.dataset import CoarseLabels, Dataset, Label
+from evenstream.data.known import DATASETS, DatasetInfo, dataset_info, register_dataset
 from evenstream.data.loading import (
     DatasetRow,
     FileStatus,
@@ -12,7 +13,6 @@ from evenstream.data.loading import (
     load_dataset,
     verify,
 )
-from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info, register_dataset
 
 __all__ = [
     "DATASETS",

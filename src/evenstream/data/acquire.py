@@ -20,9 +20,9 @@ from evenstream.data.checked_files import (
     writing_under,
 )
 from evenstream.data.download import Progress, base_urls, fetch
+from evenstream.data.known import DataFile, DatasetInfo, Download, dataset_info
 from evenstream.data.locate import FileStatus, data_root, how_to_get, offline_hint, verify
 from evenstream.data.pins import read_record
-from evenstream.data.registry import DataFile, DatasetInfo, Download, dataset_info
 from evenstream.data.tree_import import check_archive, check_room, import_images, unpack_images
 from evenstream.errors import DataError, InputError
 from evenstream.files import with_home

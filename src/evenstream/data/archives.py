@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from evenstream.data.checked_files import AlteredFile, digest_of, install, open_content
-from evenstream.data.registry import DataFile, DatasetInfo, Download
+from evenstream.data.known import DataFile, DatasetInfo, Download
 
 
 def check_download(path: Path, download: Download) -> None:

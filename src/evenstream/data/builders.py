@@ -13,7 +13,7 @@ from evenstream.data.cifar import parse_cifar, parse_names
 from evenstream.data.dataset import CoarseLabels, Dataset, int_classes
 from evenstream.data.digits import load_digits
 from evenstream.data.idx import parse_images_and_labels
-from evenstream.data.registry import DatasetInfo
+from evenstream.data.known import DatasetInfo
 
 ReadFile = Callable[[str], bytearray]
 """Returns the checked content of the data file with that name."""

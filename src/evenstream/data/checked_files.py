@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from evenstream.data.registry import DataFile
+from evenstream.data.known import DataFile
 from evenstream.errors import DataError
 from evenstream.files import exclusive
 

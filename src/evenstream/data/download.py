@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstream.data.checked_files import AlteredFile
-from evenstream.data.registry import DatasetInfo, Download
+from evenstream.data.known import DatasetInfo, Download
 from evenstream.errors import DataError
 from evenstream.extras import require
 from evenstream.files import write_atomically

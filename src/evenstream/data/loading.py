@@ -11,6 +11,7 @@ from evenstream.data.acquire import get, import_files
 from evenstream.data.builders import build, read_images
 from evenstream.data.checked_files import AlteredFile, read_checked
 from evenstream.data.dataset import Dataset
+from evenstream.data.known import DATASETS, DatasetInfo, dataset_info
 from evenstream.data.locate import (
     FileStatus,
     data_root,
@@ -21,7 +22,6 @@ from evenstream.data.locate import (
 )
 from evenstream.data.npz import read_npz
 from evenstream.data.pins import FOLDER_PIN, read_record
-from evenstream.data.registry import DATASETS, DatasetInfo, dataset_info
 from evenstream.errors import DataError, InputError, calling, shown
 from evenstream.files import as_path, with_home
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from evenstream.data.checked_files import check, content_names, find_file, find_folder
+from evenstream.data.known import DataFile, DatasetInfo, dataset_info
 from evenstream.data.pins import FOLDER_PIN, pin_folder, read_record
-from evenstream.data.registry import DataFile, DatasetInfo, dataset_info
 from evenstream.errors import DataError
 from evenstream.files import with_home
 

@@ -9,6 +9,7 @@ from evenstream.data.archives import check_download
 from evenstream.data.builders import read_images
 from evenstream.data.checked_files import INCOMING, AlteredFile, find_file, find_folder
 from evenstream.data.extraction import extract
+from evenstream.data.known import DatasetInfo, Download
 from evenstream.data.locate import offline_hint
 from evenstream.data.pins import (
     FOLDER_PIN,
@@ -19,7 +20,6 @@ from evenstream.data.pins import (
     read_record,
     write_record,
 )
-from evenstream.data.registry import DatasetInfo, Download
 from evenstream.errors import DataError
 
 

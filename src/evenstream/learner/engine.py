@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.augment import Preprocess
-from evenstream.auto import AUTO, choose, own_network
+from evenstream.choosing import AUTO, choose, own_network
 from evenstream.composition import Composition, held_by
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Exits

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from evenstream.augment import Latents, Preprocess
-from evenstream.auto import AUTO
+from evenstream.choosing import AUTO
 from evenstream.core.classifier import laid_out
 from evenstream.core.inputs import (
     TEXTS,

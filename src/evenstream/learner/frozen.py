@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from evenstream.auto import AUTO
 from evenstream.checkpoint import fingerprint
+from evenstream.choosing import AUTO
 from evenstream.composition import import_path
 from evenstream.encoders import ENCODERS, build_encoder
 from evenstream.errors import CheckpointError, InputError, shown
@@ -47,7 +47,7 @@ class Frozen:
         up_to: the name of the last frozen layer in the module; everything after it is trained.
         then: what is trained on the outputs, below the head that the learner adds: the name of a
             network, or a module; "identity" trains the head alone. By default, what an array of
-            such features would get (`evenstream.auto`).
+            such features would get (`evenstream.choosing`).
         views: number of augmented views of each row besides the plain one; the memory stores all of
             them, and a step trains on one drawn at random. Goes together with `augment`.
         dtype: type of the stored outputs; "float16" takes half the space.

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from evenstream import encoders, networks
 from evenstream.augment import Augmentation, Preprocess
-from evenstream.auto import AUTO
 from evenstream.checkpoint import (
     from_bytes,
     has_checkpoint,
@@ -28,6 +27,7 @@ from evenstream.checkpoint import (
     to_bytes,
     write_checkpoint,
 )
+from evenstream.choosing import AUTO
 from evenstream.composition import compose, import_path
 from evenstream.core.devices import resolve_device, resolve_dtype
 from evenstream.core.drift import Adwin
@@ -72,8 +72,8 @@ from evenstream.learner.persistence import (
     made_with,
 )
 from evenstream.learner.prediction import Costs
+from evenstream.learner.shown import as_html, as_text
 from evenstream.learner.snapshot import Snapshot, Snapshots
-from evenstream.learner.summary import as_html, as_text
 from evenstream.learner.transaction import all_or_nothing
 from evenstream.learner.watching import ADVICE, Watch
 from evenstream.methods import Method

@@ -23,7 +23,7 @@ from evenstream.methods.parts.contrast import supervised_contrastive
 from evenstream.methods.parts.projection import PROJECTION, add_projection
 from evenstream.methods.parts.two_views import TwoViews
 from evenstream.policies.rules import InferenceRule
-from evenstream.policies.rules.class_means import NearestClassMean
+from evenstream.policies.rules.from_memory import NearestClassMean
 
 REVIEW_FACTOR = 0.1
 

@@ -1,6 +1,6 @@
 """The paper as data: its experiments, its printed numbers, and what it leaves open."""
 
-from evenstream.paper.catalogue import (
+from evenstream.paper.contents import (
     Description,
     Printed,
     descriptions,

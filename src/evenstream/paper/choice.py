@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from evenstream.errors import InputError, UnknownName
-from evenstream.paper.catalogue import Description
+from evenstream.paper.contents import Description
 from evenstream.sweep.experiment import Experiment
 
 Entry = Experiment | Description

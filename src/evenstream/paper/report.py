@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError, UnknownName
-from evenstream.paper.catalogue import (
+from evenstream.paper.choice import in_order
+from evenstream.paper.contents import (
     Description,
     above_tables,
     descriptions,
@@ -17,8 +18,7 @@ from evenstream.paper.catalogue import (
     printed_lines,
     printed_runs,
 )
-from evenstream.paper.choice import in_order
-from evenstream.paper.summary import summary
+from evenstream.paper.overview import summary
 from evenstream.report.charts.bars import count_bars_svg
 from evenstream.report.experiments import (
     Background,
@@ -32,7 +32,7 @@ from evenstream.report.experiments import (
 )
 from evenstream.report.html import labelled, lines, scroll
 from evenstream.report.table import Column, Table
-from evenstream.run.identity import canonical
+from evenstream.run.sameness import canonical
 from evenstream.streams.profile import Profile, profile
 from evenstream.sweep.experiment import Cell, Experiment
 

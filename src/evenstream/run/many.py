@@ -13,9 +13,9 @@ from typing import Any
 
 from evenstream.errors import NotLearning
 from evenstream.interruption import StopFlag
+from evenstream.run.announcing import format_warning
 from evenstream.run.config import RunConfig
 from evenstream.run.metrics_file import Metrics
-from evenstream.run.progress import format_warning
 from evenstream.run.workers import Answer
 
 log = logging.getLogger(__name__)

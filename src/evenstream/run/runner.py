@@ -16,6 +16,7 @@ from evenstream.checkpoint import has_checkpoint, write_checkpoint
 from evenstream.errors import DataWarning
 from evenstream.files import write_atomically
 from evenstream.interruption import Interrupted, StopFlag
+from evenstream.run.announcing import Progress, Silent
 from evenstream.run.config import RunConfig
 from evenstream.run.data_identity import describe_data
 from evenstream.run.environment import record_session
@@ -35,7 +36,6 @@ from evenstream.run.preparation import (
     own_functions,
     prepare,
 )
-from evenstream.run.progress import Progress, Silent
 from evenstream.run.results import sum_up
 from evenstream.run.session import take_up, work_on
 from evenstream.streams import Stream

@@ -29,7 +29,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from evenstream.errors import EvenstreamError, InputError, memory_trouble
 from evenstream.interruption import Interrupted, StopFlag
-from evenstream.run.progress import format_warning
+from evenstream.run.announcing import format_warning
 
 J = TypeVar("J")
 R = TypeVar("R")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenstream.auto import choose
+from evenstream.choosing import choose
 from evenstream.data.image_files import OnCorrupt
-from evenstream.data.registry import DATASETS
+from evenstream.data.known import DATASETS
 from evenstream.errors import InputError, UnknownName
 from evenstream.files import as_path, with_home
 from evenstream.streams.catalogue import DROP_LAST, PROTOCOLS, SCENARIOS, STREAMS

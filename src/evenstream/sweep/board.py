@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from evenstream.run.events import last_step
-from evenstream.run.identity import run_key
 from evenstream.run.many import Ended, Job
 from evenstream.run.metrics_file import Metrics
+from evenstream.run.sameness import run_key
 from evenstream.statistics import mean_std
 from evenstream.sweep.estimate import Estimate, in_words, wall_seconds
 from evenstream.sweep.experiment import WITH_OPTIONS, Cell, Value

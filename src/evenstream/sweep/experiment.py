@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from evenstream.auto import own_network
+from evenstream.choosing import own_network
 from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.run.config import RunConfig
 from evenstream.streams.catalogue import PROTOCOLS

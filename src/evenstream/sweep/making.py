@@ -14,9 +14,9 @@ from evenstream.files import exclusive
 from evenstream.interruption import Interrupted, StopFlag, stop_on_signal
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import CHECKPOINTS, finished_metrics
-from evenstream.run.identity import run_key
 from evenstream.run.many import Ended, Job, make_all, warnings_named
 from evenstream.run.metrics_file import Metrics
+from evenstream.run.sameness import run_key
 from evenstream.sweep.store import LOCK, Store, holds_its_run
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from evenstream.errors import EvenstreamError
 from evenstream.files import exclusive, object_or_none, write_atomically
 from evenstream.run.config import RunConfig
 from evenstream.run.folder import finished_metrics
-from evenstream.run.identity import run_key
 from evenstream.run.many import Ended
 from evenstream.run.metrics_file import Metrics
+from evenstream.run.sameness import run_key
 
 LOCK = "lock"
 """Held by the process that works on a run."""

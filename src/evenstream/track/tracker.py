@@ -10,7 +10,7 @@ from typing import Any
 
 from evenstream.files import safe_name
 from evenstream.run.config import RunConfig
-from evenstream.run.identity import run_key
+from evenstream.run.sameness import run_key
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ Labels in a CSV file are always text: whether a column holds numbers could only 
 and a stream has none. In a Parquet file the column type decides, in JSON the value.
 """
 
-from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.csv_file import CsvReader
-from evenstream.data.tables.opening import TABLE_SUFFIXES, choose_columns, open_lines, open_table
+from evenstream.data.tables.open_table import TABLE_SUFFIXES, choose_columns, open_lines, open_table
 from evenstream.data.tables.reader import Row, TableReader, in_batches, in_groups
+from evenstream.data.tables.roles import Columns
 from evenstream.data.tables.whole import read_table
 
 __all__ = [

@@ -7,9 +7,9 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from evenstream.data.tables.columns import Columns
-from evenstream.data.tables.lines import LineFile, LineReader
 from evenstream.data.tables.reader import Row, TableReader
+from evenstream.data.tables.roles import Columns
+from evenstream.data.tables.text_lines import LineFile, LineReader
 from evenstream.errors import DataError
 from evenstream.numerals import read_number
 from evenstream.tabular.inference import Cells

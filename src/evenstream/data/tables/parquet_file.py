@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.data.checked_files import digest_of
-from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.reader import Row, TableReader, closing_on_error, open_binary
+from evenstream.data.tables.roles import Columns
 from evenstream.errors import DataError
 from evenstream.tabular import TableEncoder
 from evenstream.tabular.columns import BadCell, Inputs

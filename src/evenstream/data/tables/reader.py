@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstream.data.dataset import Label
-from evenstream.data.tables.columns import Columns
+from evenstream.data.tables.roles import Columns
 from evenstream.errors import DataError
 from evenstream.tabular.columns import BadCell, WrongKind
 from evenstream.tabular.encoder import warn_of_content

@@ -11,9 +11,9 @@ import numpy as np
 
 from evenstream.data.arrays import from_arrays
 from evenstream.data.dataset import Dataset
-from evenstream.data.tables.columns import Columns
-from evenstream.data.tables.opening import choose_columns, open_table
+from evenstream.data.tables.open_table import choose_columns, open_table
 from evenstream.data.tables.reader import Batch, in_groups
+from evenstream.data.tables.roles import Columns
 from evenstream.errors import DataError
 from evenstream.tabular import Wishes
 

@@ -3,8 +3,8 @@
 from evenstream.core.outputs import InferenceContext, Outputs
 from evenstream.policies.rules.argmax import ArgMax
 from evenstream.policies.rules.bias_correction import BiasCorrected
-from evenstream.policies.rules.class_means import NearestClassMean
 from evenstream.policies.rules.contest import Contest
+from evenstream.policies.rules.from_memory import NearestClassMean
 from evenstream.policies.rules.moving_average import MovingAverage
 from evenstream.policies.rules.normalised_weights import NormalisedWeights
 from evenstream.policies.rules.post_hoc import PostHocCorrection

@@ -16,8 +16,8 @@ from evenstream.report.packed import PACKED, is_packed, read_packed
 from evenstream.report.runs import Run, load_run, make_run
 from evenstream.run.config import CONFIG, RunConfig
 from evenstream.run.folder import CHECKPOINTS
-from evenstream.run.identity import run_key
 from evenstream.run.metrics_file import METRICS
+from evenstream.run.sameness import run_key
 from evenstream.sweep.experiment import TO_BE_GIVEN
 from evenstream.sweep.store import ERROR
 

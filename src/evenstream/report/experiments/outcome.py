@@ -12,7 +12,7 @@ from evenstream.report.experiments.background import Background, Stated, distinc
 from evenstream.report.experiments.found import HOW, FoundRun
 from evenstream.report.experiments.shown_numbers import names_of, numbers
 from evenstream.report.experiments.verdicts import SIGNS, PrintComparison, compare, judge
-from evenstream.run.identity import run_key
+from evenstream.run.sameness import run_key
 from evenstream.statistics import Interval, mean_interval, paired_by_seed
 from evenstream.sweep.experiment import Cell, Experiment, Value
 from evenstream.text import MethodText

@@ -19,9 +19,9 @@ from typing import Any
 from evenstream.errors import InputError, WorkerWarning
 from evenstream.interruption import StopFlag
 from evenstream.plugins import VARIABLE, requested
+from evenstream.run.announcing import format_warning
 from evenstream.run.many import Job, Work
 from evenstream.run.metrics_file import Metrics
-from evenstream.run.progress import format_warning
 from evenstream.run.workers import PATIENCE, Answer, attempt, how_many, keep_busy
 from evenstream.sweep.backends.backend import Backend
 from evenstream.version import __version__

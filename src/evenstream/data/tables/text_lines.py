@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.reader import (
     Batch,
     Row,
@@ -15,6 +14,7 @@ from evenstream.data.tables.reader import (
     closing_on_error,
     open_binary,
 )
+from evenstream.data.tables.roles import Columns
 from evenstream.errors import DataError
 
 

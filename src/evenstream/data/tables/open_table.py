@@ -7,11 +7,11 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from evenstream.data.tables.columns import Columns
 from evenstream.data.tables.csv_file import CsvFile, CsvReader
 from evenstream.data.tables.json_lines import JsonLinesFile, JsonLinesReader
 from evenstream.data.tables.parquet_file import ParquetFile
 from evenstream.data.tables.reader import TableReader
+from evenstream.data.tables.roles import Columns
 from evenstream.tabular import SAMPLE_ROWS, Wishes
 
 PARQUET_SUFFIXES = (".parquet", ".pq")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evenstream.paper.catalogue import Description
 from evenstream.paper.choice import in_order
+from evenstream.paper.contents import Description
 from evenstream.report.experiments import Outcome
 from evenstream.report.experiments.outcome import Measured
 from evenstream.report.experiments.shown_numbers import names_of

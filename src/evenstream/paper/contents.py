@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from evenstream.errors import UnknownName
-from evenstream.run.identity import run_key
+from evenstream.run.sameness import run_key
 from evenstream.sweep.experiment import Cell, Experiment, Value
 from evenstream.sweep.experiment_file import read_experiment
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evenstream.data.registry import DATASETS
+from evenstream.data.known import DATASETS
 from evenstream.methods.mir import CANDIDATES_FOR_EACH
 from evenstream.paper import descriptions, experiments, notes, printed
-from evenstream.paper.catalogue import above_tables, all_notes, printed_lines
+from evenstream.paper.contents import above_tables, all_notes, printed_lines
 from evenstream.paper.report import background
 from evenstream.run.config import RunConfig
 from evenstream.run.preparation import prepare

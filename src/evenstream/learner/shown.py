@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from evenstream.auto import AUTO, choose
+from evenstream.choosing import AUTO, choose
 from evenstream.composition import import_path
 from evenstream.errors import some_of
 from evenstream.learner.engine import Engine
