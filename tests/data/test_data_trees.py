@@ -221,10 +221,11 @@ def test_a_bad_archive_leaves_nothing_behind(downloads, data_folder, members, me
 
 def test_a_killed_import_leaves_nothing_half_made(downloads, data_folder):
     code = (
-        "import sys, time; from evenstream.data import extraction, import_files; "
-        "write = extraction._write; n = []; "
-        "extraction._write = lambda *a: (n.append(write(*a)), len(n) > 5 and time.sleep(60)); "
-        "import_files('tinyimagenet', sys.argv[1])"
+        "import sys, time; from evenstream.data import import_files; seen = []\n"
+        "def hook(event, args):\n"
+        "    if event == 'open' and str(args[0]).endswith('.JPEG'): seen.append(args[0])\n"
+        "    if len(seen) > 5: time.sleep(60)\n"
+        "sys.addaudithook(hook); import_files('tinyimagenet', sys.argv[1])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen([sys.executable, "-c", code, str(downloads)], env=environment)

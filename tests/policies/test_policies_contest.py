@@ -107,8 +107,9 @@ def test_on_images_auto_is_er_las():
 
 def test_a_network_that_leans_to_new_classes_is_not_asked():
     """It is right about all rows that come, and wrong about those of the past."""
-    rule = Learner("auto").composition.rule
-    rule._flat = True  # type: ignore[attr-defined]
+    learner = Learner("auto")
+    learner.prepare(np.zeros((1, 4), np.float32))
+    rule = learner.composition.rule
     for name, arriving, stored in (("slda", 6, 7), ("ranpac", 5, 8), ("network", 9, 3)):
         rule.tensors[name] = torch.tensor([[10.0], [arriving]])
         assert rule.best() != "ranpac"  # type: ignore[attr-defined]
