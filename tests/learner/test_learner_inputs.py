@@ -124,7 +124,7 @@ def test_inputs_are_neither_changed_nor_kept(kind):
 @pytest.mark.parametrize(
     ("x", "advice"),
     [
-        (np.array([["a", 1], ["b", 2]], object), "rows of int and str are a table: pass a frame"),
+        (np.array([["a", 1], ["b", 2]], object), "rows of int and str are a table; pass a frame"),
         ([{"a": 1}, {"a": 2}], "got dicts; pass a frame"),
     ],
 )

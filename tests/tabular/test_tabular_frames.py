@@ -171,16 +171,47 @@ def test_advice_for_frames_is_for_python():
     assert "--" not in str(told.value)
 
 
-def test_frames_and_arrays_mixed_up():
-    of_frames, of_arrays = Learner("er", seed=0), Learner("er", seed=0)
-    of_frames.learn(messy(), KINDS)
-    of_arrays.learn(np.zeros((N, 3)), KINDS)
-    for call in (of_frames.predict, lambda x: of_frames.learn(x, KINDS)):
-        with pytest.raises(InputError, match="pass a frame with the columns size, colour"):
-            call(np.zeros((N, 3)))
-    for call in (of_arrays.predict, lambda x: of_arrays.learn(x, KINDS)):
-        with pytest.raises(InputError, match=r"learned from arrays of shape \(3,\)"):
-            call(messy())
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.zeros((N, 3)),
+        np.zeros(3),
+        messy()["size"],
+        {"size": 1.0, "colour": "red"},
+        [{"size": 1.0, "colour": "red"}] * N,
+        [[1.0, "red"]] * N,
+        ["red"] * N,
+    ],
+    ids=["matrix", "row", "column", "dict", "dicts", "lists", "texts"],
+)
+def test_a_learner_of_frames_asks_for_a_frame(x):
+    learner = Learner("er", seed=0)
+    learner.learn(messy(), KINDS)
+    for call in (learner.predict, learner.ask, lambda x: learner.learn(x, KINDS)):
+        with pytest.raises(InputError, match="pass a frame with the columns size, colour") as told:
+            call(x)
+        assert "encoder" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        messy(),
+        messy()[["colour"]],
+        {"size": 1.0, "count": 2.0},
+        [{"size": 1.0, "count": 2.0}] * N,
+        [[1.0, "red"]] * N,
+        np.zeros(2),
+    ],
+    ids=["frame", "of the same width", "dict", "dicts", "lists", "row"],
+)
+def test_a_learner_of_arrays_asks_for_an_array(x):
+    learner = Learner("er", seed=0)
+    learner.learn(np.zeros((N, TableEncoder.infer(messy()[["colour"]]).width)), KINDS)
+    for call in (learner.predict, learner.ask, lambda x: learner.learn(x, KINDS)):
+        with pytest.raises(InputError, match=r"learned from arrays of shape \(") as told:
+            call(x)
+        assert "frame" not in str(told.value)
 
 
 # ---- what a few rows cannot tell ---------------------------------------------------------------

@@ -36,6 +36,13 @@ class InputKind:
             return kind
         raise ValueError(f"there are no inputs of shape {kind.shape} and dtype {kind.dtype!r}")
 
+    @property
+    def advice(self) -> str:
+        """What to pass instead of anything else."""
+        return (
+            f"this learner has learned from arrays of shape {self.shape} each; pass a batch of them"
+        )
+
     def example(self) -> Tensor:
         """A batch of one row of zeros."""
         return torch.zeros((1, *self.shape), dtype=getattr(torch, self.dtype))
@@ -112,11 +119,31 @@ def _kinds(array: np.ndarray[Any, Any]) -> str:
     return " and ".join(sorted({type(value).__name__ for value in array.flat[:100]}))
 
 
+def _no_numbers(x: Any, array: np.ndarray[Any, Any]) -> tuple[str, str]:
+    """What is wrong with inputs that are not numbers, and what to do unless something is known."""
+    if array.ndim == 2 and array.dtype.kind in "OUT":
+        return (
+            f"inputs must be numbers; rows of {_kinds(array)} are a table",
+            "pass a frame with named columns (pandas, polars, Arrow)",
+        )
+    if array.size and isinstance(array.flat[0], dict):
+        return "inputs must be numbers, got dicts", "pass a frame: pandas.DataFrame(list_of_dicts)"
+    if are_texts(x):
+        return (
+            "inputs must be numbers, got texts",
+            "to learn from texts, give the learner an encoder: model='wordllama', or "
+            "Frozen(function) with a function from a list of texts to a matrix",
+        )
+    return f"inputs must be numbers, got an array of dtype {array.dtype}", ""
+
+
 def check_inputs(x: Any, expected: InputKind | None, advice: str = "") -> Tensor:
     """A private copy of the batch on the CPU, uint8 or float32; rejects unusable input.
 
-    `advice` ends the message if the shape is not the expected one.
+    `advice` says what to pass, if that is not an array like those expected.
     """
+    if expected is not None:
+        advice = advice or expected.advice
     if isinstance(x, Tensor):
         refuse_unusual("inputs", x)
         rows = x.detach()
@@ -128,34 +155,22 @@ def check_inputs(x: Any, expected: InputKind | None, advice: str = "") -> Tensor
             array = np.asarray(x)
         except (ValueError, TypeError, RuntimeError, AttributeError) as error:
             raise InputError(f"inputs are not an array: {error}") from None
-        if array.dtype.kind == "O" and array.ndim == 2:
-            raise InputError(
-                f"inputs must be numbers; rows of {_kinds(array)} are a table: pass a frame with "
-                "named columns (pandas, polars, Arrow)"
-            )
-        if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], dict):
-            raise InputError(
-                "inputs must be numbers, got dicts; pass a frame: pandas.DataFrame(rows)"
-            )
-        if array.dtype.kind not in "uifb" and are_texts(x):
-            raise InputError(
-                "inputs must be numbers, got texts; to learn from texts, give the learner an "
-                "encoder: model='wordllama', or Frozen(function) with a function from a list of "
-                "texts to a matrix"
-            )
         if array.dtype.kind not in "uifb":
-            raise InputError(f"inputs must be numbers, got an array of dtype {array.dtype}")
+            what, usual = _no_numbers(x, array)
+            raise InputError("; ".join(filter(None, [what, advice or usual])))
         with np.errstate(over="ignore"):  # what does not fit becomes infinite and is rejected below
             rows = torch.from_numpy(array.astype(array.dtype if array.dtype == np.uint8 else "f4"))
     if rows.is_complex():
         raise InputError(f"inputs must be real numbers, got {rows.dtype}")
-    if rows.ndim < 2:
-        raise InputError(
-            f"inputs have shape {tuple(rows.shape)}; pass a batch, one row for each sample "
-            "(x[None] turns a single sample into a batch of one)"
-        )
-    if len(rows) == 0:
+    if rows.shape[:1] == (0,):
         raise InputError("the batch is empty; pass at least one row")
+    if rows.ndim < 2:
+        if expected is None or rows.shape == expected.shape:
+            advice = (
+                "pass a batch, one row for each sample (x[None] turns a single sample into a batch "
+                "of one)"
+            )
+        raise InputError(f"inputs have shape {tuple(rows.shape)}; {advice}")
     if 0 in rows.shape:
         raise InputError(f"inputs have shape {tuple(rows.shape)}: a sample must have values")
     kept = torch.uint8 if rows.dtype == torch.uint8 else torch.float32
@@ -165,10 +180,7 @@ def check_inputs(x: Any, expected: InputKind | None, advice: str = "") -> Tensor
         raise InputError(f"inputs cannot be copied: {error}") from None
     kind = InputKind.of(rows)
     if expected is not None and kind.shape != expected.shape:
-        raise InputError(
-            f"inputs have shape {kind.shape} each, but this learner has learned from "
-            f"{expected.shape}{advice}"
-        )
+        raise InputError(f"inputs have shape {kind.shape} each; {advice}")
     if expected is not None and kind.dtype != expected.dtype:
         raise InputError(
             f"inputs are {kind.dtype}, but this learner has learned from {expected.dtype} "

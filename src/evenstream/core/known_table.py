@@ -10,7 +10,7 @@ from torch import Tensor
 from evenstream.core.inputs import TEXTS, InputKind
 from evenstream.core.memory import Memory, X
 from evenstream.core.stateful import WithoutClasses
-from evenstream.errors import InputError, some_of
+from evenstream.errors import InputError, count, some_of
 from evenstream.tabular import TableEncoder, TableRows, is_frame
 from evenstream.tabular.encoder import warn_of_content
 from evenstream.tabular.frames import Frame, read_frame
@@ -37,11 +37,11 @@ class KnownTable(WithoutClasses):
         if is_frame(x):
             frame = read_frame(x)
             encoder = self.encoder or TableEncoder.infer(frame)
-            if learned is not None and learned != TEXTS and learned.shape != (encoder.width,):
-                raise InputError(
-                    f"the table gives {encoder.width} inputs per row, but this learner has learned "
-                    f"from arrays of shape {learned.shape} each; pass such an array"
-                )
+            if learned is not None and learned != TEXTS:
+                known = self.encoder is not None or encoder.plain
+                if not known or learned.shape != (encoder.width,):
+                    columns = count(len(frame.names), "column")
+                    raise InputError(f"inputs are a table of {columns}; {learned.advice}")
             rows = encoder.encode_frame(frame)
             if self.encoder is not None:
                 self._look_at_left_out(frame, self.encoder)
@@ -74,10 +74,11 @@ class KnownTable(WithoutClasses):
 
     @property
     def advice(self) -> str:
-        """What to do about an array of the wrong shape, if tables were learned."""
+        """What to pass instead of anything but a table, if tables were learned."""
         if self.encoder is None:
             return ""
-        return f"; it learns tables: pass a frame with the columns {some_of(self.encoder.names)}"
+        columns = some_of(self.encoder.names)
+        return f"this learner has learned from tables: pass a frame with the columns {columns}"
 
     # ---- `Stateful` ----------------------------------------------------------------------------
 

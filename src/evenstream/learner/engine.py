@@ -128,7 +128,7 @@ class Engine(LearnerState):
         """A private copy of inputs; rejects unusable ones."""
         rows, _ = self.known_table.take(x, self.input_kind)
         if self.front is not None:
-            return self.front.check(rows)
+            return self.front.check(rows, self.known_table.advice)
         return check_inputs(rows, self.input_kind, self.known_table.advice)
 
     def encode(self, batch: Batch) -> Tensor:

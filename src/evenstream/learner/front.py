@@ -74,14 +74,15 @@ class Front(WithoutClasses):
     def __deepcopy__(self, memo: dict[int, Any]) -> Front:
         return copy.copy(self)
 
-    def check(self, x: Any) -> Batch:
-        """A private copy of the user's inputs; rejects unusable ones."""
+    def check(self, x: Any, advice: str = "") -> Batch:
+        """A private copy of the user's inputs; rejects unusable ones (see `check_inputs`)."""
         if not are_texts(x):
             if self.kind == TEXTS:
                 raise InputError("this learner has learned from texts; pass a list of them")
-            return check_inputs(x, self.kind)
+            return check_inputs(x, self.kind, advice)
         if self.kind not in (None, TEXTS):
-            raise InputError("inputs are texts, but this learner has learned from numbers")
+            learned = advice or "this learner has learned from numbers"
+            raise InputError(f"inputs are texts; {learned}")
         if self.preprocess.mean or self.preprocess.std or self.frozen.views:
             raise InputError("inputs are texts, for which there is no mean, std or augmentation")
         return check_texts(x)

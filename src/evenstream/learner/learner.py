@@ -468,12 +468,12 @@ class Learner(Engine):
         the next save on. `limit_tickets` sets how many are kept, and for how many steps. `ids` is
         as in `learn`; everything else is passed to `predict`.
         """
+        batch = self.check(x)
         if self.table is None and (is_frame(x) or isinstance(x, TableRows)):
             raise InputError(
                 "there was no table yet that would tell how columns are read; learn from one "
                 "before, or set learner.table = TableEncoder.infer(frame)"
             )
-        batch = self.check(x)
         if self.tickets.kind not in (None, kind_of(batch)):
             raise InputError(
                 f"inputs have shape {kind_of(batch).shape} each, but those that wait for their "

@@ -197,7 +197,7 @@ class Snapshot:
     def _check(self, x: Any) -> Batch:
         rows, _ = self._table.take(x, self._kind)
         if self._front is not None:
-            return self._front.check(rows)
+            return self._front.check(rows, self._table.advice)
         return check_inputs(rows, self._kind, self._table.advice)
 
     def _each(
