@@ -159,6 +159,21 @@ def test_las_is_refused_in_an_object_as_it_is_in_text(name):
         assert compose(method, criterion=LogitAdjustedSoftmax(tau=2)).text.startswith(f"{name}-las")
 
 
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("er-las:tua=2", "tau"),
+        ("er:tua=2", "tau"),
+        ("er-las:TAU=2", "tau"),
+        ("er@ema:deccay=0.5", "decay"),
+        ("er:hed=cosine", "head"),
+    ],
+)
+def test_a_misspelt_option_is_recognised(text, near):
+    with pytest.raises(InputError, match=rf"no option .*did you mean {near}\?"):
+        Learner(text)
+
+
 def test_las_is_refused_where_an_option_would_have_two_owners():
     las = LogitAdjustedSoftmax(tau=0)
     with pytest.raises(InputError, match=r"er-posthoc-las.* makes no sense"):

@@ -37,9 +37,7 @@ class UnknownName(EvenstreamError, KeyError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        nearest = f"did you mean {' or '.join(near)}?" if near else ""
-        said = nearest or f"known: {', '.join(names) or 'none'}"
+        said = did_you_mean(name, names) or f"known: {', '.join(names) or 'none'}"
         where = hint or getattr(known, "hint", "")
         self.message = f"unknown {kind} {name!r}; {said}" + (f" ({where})" if where else "")
         super().__init__(self.message)
@@ -106,6 +104,12 @@ class TrackingWarning(EvenstreamWarning):
 
 class WorkerWarning(EvenstreamWarning):
     """A worker could not start."""
+
+
+def did_you_mean(name: str, known: Sequence[str], alike: float = 0.5) -> str:
+    """A question about names that look alike; empty if none do."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=alike)
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 _NO_MEMORY = (

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal
 
-from evenstream.errors import InputError
+from evenstream.errors import InputError, did_you_mean
 from evenstream.numerals import read_number
 
 LAS = "-las"
@@ -148,10 +148,11 @@ def read_options(
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if key not in types:
-            other = (elsewhere or {}).get(key)
-            hint = f" ({key} is an option of {other})" if other else ""
-            known = ", ".join(types) or "none"
-            raise InputError(f"{kind} {name} has no option {key!r}{hint}; it has: {known}")
+            others = elsewhere or {}
+            hint = f" ({key} is an option of {others[key]})" if key in others else ""
+            near = "" if hint else did_you_mean(key.lower(), list({**types, **others}), 0.6)
+            known = near or f"it has: {', '.join(types) or 'none'}"
+            raise InputError(f"{kind} {name} has no option {key!r}{hint}; {known}")
         if not equals:
             raise InputError(f"option {key!r} of {kind} {name} needs a value: {key}=...")
         if key in values:
