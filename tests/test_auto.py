@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from evenstream import Learner, NotLearning
-from evenstream.choosing import choose, own_network
+from evenstream.choosing import MADE_FOR, choose
 from evenstream.cli.live_commands import FOR_IMAGES, FOR_TABLES
 from evenstream.errors import EvenstreamError
 from evenstream.streams import open_stream
@@ -69,7 +69,7 @@ def test_a_named_network_has_the_fixed_defaults(model):
 def test_closed_forms_take_the_inputs_as_they_are():
     learner = Learner("slda")
     learner.learn(X, Y)
-    assert learner.model == "identity" == own_network("ranpac:width=5")
+    assert learner.model == "identity"
 
 
 def test_a_refused_first_batch_decides_nothing():
@@ -152,3 +152,17 @@ def test_a_learner_that_learns_is_left_alone():
     learner = Learner("er", "mlp", lr=0.1)
     steps = [learner.learn(*blobs(32, seed=seed)) for seed in range(20)]
     assert steps[-1].loss < steps[0].loss
+
+
+def test_a_method_brings_the_settings_that_it_is_made_for(monkeypatch):
+    own = {"optimizer": "adamw", "lr": 0.002, "weight_decay": 0.1, "steps": 2}
+    monkeypatch.setitem(MADE_FOR, "er", own)
+    chosen = Learner("er", "mlp").options
+    assert (chosen.optimizer, chosen.lr, chosen.weight_decay, chosen.steps) == tuple(own.values())
+    other = Learner("er", "mlp", optimizer="sgd", steps=1).options
+    assert (other.optimizer, other.lr, other.weight_decay, other.steps) == ("sgd", 0.03, 0.0, 1)
+    by_network = Learner("er", weight_decay=0.0)
+    by_network.learn(X, Y)
+    assert (by_network.options.lr, by_network.options.weight_decay) == (0.002, 0.0)
+    assert by_network.options.batch == 10  # as chosen for the shape
+    assert Learner("er-las", "mlp").options.steps == 1

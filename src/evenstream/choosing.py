@@ -7,6 +7,7 @@ their own (`streams/catalogue.py`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,8 +34,9 @@ class Choice:
         return {name: v for name, v in asdict(self).items() if name not in ("network", "why")}
 
 
-OWN_NETWORKS = dict.fromkeys(("class-means", "slda", "ranpac", "randumb"), "identity")
-"""What methods are meant for that train no network."""
+_NO_NETWORK = ("class-means", "slda", "ranpac", "randumb")
+MADE_FOR: dict[str, dict[str, Any]] = {name: {"network": "identity"} for name in _NO_NETWORK}
+"""Settings that a method is made for, by its name: `identity` for those that train no network."""
 
 _FLAT = Choice(
     "normalised-mlp",
@@ -60,6 +62,15 @@ def choose(shape: tuple[int, ...]) -> Choice:
     return _SMALL if min(shape[1:]) < LARGE_IMAGE else _LARGE
 
 
-def own_network(method: str) -> str | None:
-    """The network that a method has if none is asked for, given its text; None: as any other."""
-    return OWN_NETWORKS.get(MethodText.read(method).name)
+def made_for(method: str, given: Collection[str]) -> dict[str, Any]:
+    """The settings that a method is made for, but for those given.
+
+    Rates are made for one optimiser: if another one is given, they are left out.
+
+    Args:
+        method: its text.
+        given: names of settings.
+    """
+    given = {*given, *(("lr", "weight_decay") if "optimizer" in given else ())}
+    usual = MADE_FOR.get(MethodText.read(method).name, {})
+    return {name: value for name, value in usual.items() if name not in given}

@@ -80,6 +80,23 @@ def test_impossible_comparisons(table, methods, seeds, message):
         Comparison(methods, seeds, small_config(table))
 
 
+def test_each_method_has_the_settings_that_it_is_made_for(table, tmp_path):
+    configs = [small_config(table, "er"), small_config(table, "slda", network="identity")]
+    comparison = Comparison.of(configs, 2, None)
+    found = {(run.method, run.seed): run.network for run in comparison.runs()}
+    assert found == {
+        ("er", 0): "mlp", ("slda", 0): "identity", ("er", 1): "mlp", ("slda", 1): "identity",
+    }  # fmt: skip
+    comparison.write(tmp_path)
+    assert Comparison.read(tmp_path) == comparison
+    path = tmp_path / "comparison.toml"
+    text = path.read_text()
+    for wrong in ('own = "x"', "[own]\nslda = 1", "[own.slda]\nnetwork = 1"):
+        path.write_text(text[: text.index("[own")] + wrong)
+        with pytest.raises(EvenstreamError, match=r"own must be a table|network must be of type"):
+            Comparison.read(tmp_path)
+
+
 def test_written_and_read(table, tmp_path):
     comparison = comparison_of(table, "er-las:tau=inf", "joint", seeds=7, class_order="seed")
     comparison.write(tmp_path)

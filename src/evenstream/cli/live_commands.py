@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import tyro
 
-from evenstream.choosing import AUTO, choose, own_network
+from evenstream.choosing import AUTO, choose, made_for
 from evenstream.encoders import is_encoder
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.files import AS_IT_IS, replacing, with_home
@@ -84,11 +84,9 @@ class NewLearnerFlags:
         chosen = dict(FOR_IMAGES if images else FOR_TABLES)
         if is_encoder(given.get("network", "")):
             chosen = {}  # as in Python
-        own = own_network(given.get("method", AUTO)) if chosen else None
-        chosen |= {} if own is None else {"network": own}
         if "optimizer" in given:
             chosen = {n: v for n, v in chosen.items() if n not in ("lr", "weight_decay")}
-        options = {**chosen, **given}
+        options = {**chosen, **made_for(given.get("method", AUTO), given), **given}
         return Learner(model=options.pop("network"), device=device or "cpu", **options)
 
     def check(self, learner: Learner) -> None:

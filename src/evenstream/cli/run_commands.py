@@ -119,11 +119,10 @@ def compare(
 
     methods = tuple(map(settings.named, methods))
     stream = settings.open()
-    comparison = Comparison(
-        methods, seeds, settings.resolve(methods[0], stream.protocol), _times(budget)
-    )
-    for method in methods:
-        fit(settings.resolve(method, stream.protocol), stream)
+    configs = [settings.resolve(method, stream.protocol) for method in methods]
+    for config in configs:
+        fit(config, stream)
+    comparison = Comparison.of(configs, seeds, _times(budget))
     _note_missing_weights(comparison.settings, stream)
     _note_columns(stream)
     name = safe_name(comparison.settings.stream)

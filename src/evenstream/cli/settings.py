@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from evenstream.choosing import own_network
+from evenstream.choosing import made_for
 from evenstream.options import Protocol
 from evenstream.run.config import RunConfig, read_milestones
 from evenstream.text import field_docs, metavar, option_types
@@ -76,14 +76,11 @@ class RunFlags:
         del values["inference"]  # it is in the method's name
         if values.pop("protocol") == "offline":
             protocol = protocol.offline()
-        if values["network"] is None:
-            values["network"] = own_network(method)
-        for field in fields(protocol):
-            if values[field.name] is None:
-                values[field.name] = getattr(protocol, field.name)
+        values = {name: value for name, value in values.items() if value is not None}
+        values = vars(protocol) | made_for(method, values) | values
         values["stream"] = self._stream_name()
         values["milestones"] = read_milestones(values["milestones"])
-        if values["weights"] is not None:
+        if "weights" in values:
             from evenstream.run.initial_weights import identified
 
             values |= identified(values["weights"])
@@ -100,6 +97,7 @@ class RunFlags:
 
 _FLAGS: dict[str, tuple[Any, str, str]] = {
     "epochs": (int, "INT", "(default: 1, offline 50)"),
+    "steps": (int, "INT", "(default: the method's, usually 1)"),
     "milestones": (str, "EPOCH,...", "(default: none)"),
     "weights": (Path, "FILE", "(default: start from scratch)"),
     "tasks": (int, "INT", _STREAM),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from evenstream.augment import Preprocess
-from evenstream.choosing import AUTO, choose, own_network
+from evenstream.choosing import AUTO, choose, made_for
 from evenstream.composition import Composition, held_by
 from evenstream.core.classifier import Classifier, evaluation_mode
 from evenstream.core.heads import Exits
@@ -374,7 +374,7 @@ class Engine(LearnerState):
             return
         choice = choose(shape if self.front is None else shape[:1])
         training = {n: value for n, value in choice.training().items() if n in self.undecided}
-        self.model = own_network(self.text) or choice.network
+        self.model = made_for(self.text, ()).get("network", choice.network)
         self.options, self.undecided = replace(self.options, **training), frozenset()
 
     def adopt(self, model: Any, options: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ from evenstream.checkpoint import (
     to_bytes,
     write_checkpoint,
 )
-from evenstream.choosing import AUTO
+from evenstream.choosing import AUTO, made_for
 from evenstream.composition import compose, import_path
 from evenstream.core.devices import resolve_device, resolve_dtype
 from evenstream.core.drift import Adwin
@@ -185,7 +185,7 @@ class Learner(Engine):
         lr: float | None = None,
         batch: int | None = None,
         replay_batch: int | None = None,
-        steps: int = 1,
+        steps: int | None = None,
         step_rows: StepRows = "micro",
         optimizer: str | OptimizerFactory | None = None,
         momentum: float = 0.0,
@@ -208,11 +208,21 @@ class Learner(Engine):
         if isinstance(model, str) and encoders.is_encoder(model):
             model = Frozen.read(model)
         trained = model.then if isinstance(model, Frozen) else model
+        composition = compose(
+            method,
+            criterion=criterion,
+            head=head,
+            predict=predict,
+            retrieval=retrieval,
+            storing=storing,
+        )
         decided, undecided = _training(
+            composition.text,
             trained if isinstance(trained, str) else None,
             lr=lr,
             batch=batch,
             replay_batch=replay_batch,
+            steps=steps,
             optimizer=optimizer,
             weight_decay=weight_decay,
         )
@@ -222,7 +232,6 @@ class Learner(Engine):
         options = Options(
             memory=memory,
             **decided,
-            steps=steps,
             step_rows=step_rows,
             optimizer=text_of(optimizer),
             momentum=momentum,
@@ -243,14 +252,6 @@ class Learner(Engine):
                 "optimizer must be a name or a function that makes one from groups of parameters, "
                 f"got {shown(optimizer)}"
             )
-        composition = compose(
-            method,
-            criterion=criterion,
-            head=head,
-            predict=predict,
-            retrieval=retrieval,
-            storing=storing,
-        )
         self._owned: list[Part | CrossEntropy] = [*composition.parts, composition.criterion]
         for part in self._owned:
             if part.in_use:
@@ -1091,17 +1092,19 @@ class Learner(Engine):
         return raw
 
 
-def _training(model: str | None, **given: Any) -> tuple[dict[str, Any], frozenset[str]]:
+def _training(
+    method: str, model: str | None, **given: Any
+) -> tuple[dict[str, Any], frozenset[str]]:
     """Options with defaults filled in, and the names of those to be chosen with the network.
 
     If you name an optimiser, the learning rate is not taken from the choice of another one.
     """
     usual = {field.name: field.default for field in fields(TrainingOptions)}
-    unsaid = {name for name, value in given.items() if value is None}
-    values = {name: usual[name] if name in unsaid else value for name, value in given.items()}
-    if model != AUTO:
-        return values, frozenset()
-    if "optimizer" not in unsaid:
+    said = {name: value for name, value in given.items() if value is not None}
+    said |= made_for(method, said)
+    values = {name: said.get(name, usual[name]) for name in given}
+    unsaid = given.keys() - said.keys() - {"steps"} if model == AUTO else set()
+    if "optimizer" in said:
         unsaid -= {"lr", "weight_decay"}
     return values, frozenset(unsaid)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -32,6 +33,8 @@ class Comparison:
     """Everything else; its method and seed are those of the first run."""
     budget: float | None = None
     """Times the image passes of ER-LAS that a method may take; reports mark what takes more."""
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Where methods differ from the settings, because they are made for something else."""
 
     def __post_init__(self) -> None:
         if not self.methods:
@@ -41,11 +44,24 @@ class Comparison:
         if self.seeds < 1:
             raise InputError(f"seeds must be 1 or more, got {self.seeds}")
 
+    @classmethod
+    def of(cls, configs: Sequence[RunConfig], seeds: int, budget: float | None) -> Comparison:
+        """Compare the first runs of several methods, and more of each with other seeds."""
+        usual, methods = configs[0].values(), tuple(config.method for config in configs)
+        own = {
+            config.method: {n: v for n, v in config.values().items() if usual.get(n) != v}
+            for config in configs
+        }
+        for each in own.values():
+            each.pop("method", None)
+        return cls(methods, seeds, configs[0], budget, {n: v for n, v in own.items() if v})
+
     def runs(self) -> Iterator[RunConfig]:
         """All runs, seed by seed, so that early results are already paired."""
         for seed in range(self.settings.seed, self.settings.seed + self.seeds):
             for method in self.methods:
-                yield replace(self.settings, method=method, seed=seed)
+                own = self.own.get(method, {})
+                yield replace(self.settings, **{**own, "method": method, "seed": seed})
 
     def write(self, folder: Path) -> None:
         """Write `comparison.toml`."""
@@ -53,6 +69,8 @@ class Comparison:
         del values["method"]
         if self.budget is not None:
             values["budget"] = self.budget
+        if self.own:
+            values["own"] = self.own
         write_atomically(folder / COMPARISON, tomli_w.dumps(values))
 
     @classmethod
@@ -68,8 +86,13 @@ class Comparison:
             raise EvenstreamError(f"{path}: budget must be a number, not {budget!r}")
         if type(seeds) is not int:
             raise EvenstreamError(f"{path}: seeds must be a whole number, not {seeds!r}")
+        own = values.pop("own", {})
+        if not (isinstance(own, dict) and all(isinstance(each, dict) for each in own.values())):
+            raise EvenstreamError(f"{path}: own must be a table of settings for each method")
         settings = RunConfig.from_values(path, {**values, "method": methods[0]})
-        return cls(tuple(methods), seeds, settings, budget)
+        for each in own.values():
+            RunConfig.from_values(path, {**values, **each, "method": methods[0]})
+        return cls(tuple(methods), seeds, settings, budget, own)
 
 
 def run_folder(out: Path, config: RunConfig) -> Path:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evenstream.choosing import own_network
+from evenstream.choosing import made_for
 from evenstream.errors import DataError, InputError, UnknownName
 from evenstream.run.config import RunConfig
 from evenstream.streams.catalogue import PROTOCOLS
@@ -234,9 +234,7 @@ def resolved(given: Mapping[str, Value]) -> dict[str, Value]:
 
         values |= identified(Path(values["weights"]))
     protocol = _protocol(values)
-    if "network" not in values and (own := own_network(values["method"])) is not None:
-        values["network"] = own
-    return {entry.name: getattr(protocol, entry.name) for entry in fields(protocol)} | values
+    return vars(protocol) | made_for(values["method"], values) | values
 
 
 def _taken_options(values: dict[str, Any], name: str) -> list[str]:
