@@ -79,18 +79,24 @@ def _tally(state: dict[str, Any]) -> Tally:
         return Tally() if tally is None else Tally.from_state(tally)
 
 
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Work in a folder exclusively; a folder created for this that stays empty is removed."""
+def check_folder(folder: Path) -> None:
+    """Reject a folder that holds anything but a learner."""
     for name in (CONFIG, COMPARISON, PRETRAINING):
         if (folder / name).exists():
             raise _holds_a_run(folder)
     try:
         foreign = folder.exists() and not all(_OWN.match(file.name) for file in folder.iterdir())
-        if foreign and not has_checkpoint(folder):
-            raise EvenstreamError(
-                f"{folder} is not empty and holds no learner; choose another folder"
-            )
+    except OSError as error:
+        raise EvenstreamError(f"cannot write to {folder}: {error}") from error
+    if foreign and not has_checkpoint(folder):
+        raise EvenstreamError(f"{folder} is not empty and holds no learner; choose another folder")
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Work in a folder exclusively; a folder created for this that stays empty is removed."""
+    check_folder(folder)
+    try:
         made = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
