@@ -424,6 +424,12 @@ class Learner(Engine):
     ) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
+        `x` has a row for each sample, in the same form in every call: an array or tensor of numbers
+        (n, ...), such as images (n, channels, height, width), where uint8 is scaled to 0..1; a
+        frame of pandas, polars or Arrow, whose columns are found by name; or, if the learner has a
+        text encoder (`model="wordllama"`), a list of texts. `labels` has a label for each row:
+        text, whole numbers, booleans or tuples of these.
+
         The inputs are copied, never modified or kept. A batch that is rejected, or whose loss is
         not finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
         `store=False` is for rows that were learned before, in an earlier epoch, say: they are not
@@ -585,6 +591,7 @@ class Learner(Engine):
     ) -> Array[Any]:
         """The most likely label of each row; None until something has been learned.
 
+        `x` is as in `learn`: an array or tensor, such as images, a frame, or a list of texts.
         Returns an array of text, integers or booleans if all labels seen so far are of that kind,
         otherwise of Python objects.
 
