@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.checkpoint import fingerprint, has_checkpoint, restore
-from evenstream.core.labels import label_to_json
 from evenstream.data.checked_files import remove_empty
 from evenstream.entries import entry
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
@@ -29,6 +28,7 @@ from evenstream.learner.persistence import (
     load_learner_state,
     of_this_version,
 )
+from evenstream.learner.shown import facts
 from evenstream.live.tally import Tally
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 from evenstream.run.folder import CHECKPOINTS
@@ -117,20 +117,14 @@ def live_metrics(learner: Learner, tally: Tally) -> dict[str, Any]:
     """What `metrics.json` says of a learner and the streams that it has followed."""
     return {
         "format": 1,
-        "method": learner.text,
-        "network": learner.model if isinstance(learner.model, str) else None,
-        "labels": [label_to_json(label) for label in learner.labels],
-        "steps": learner.step,
+        **facts(learner),
         "batches": tally.batches,
         "samples": tally.samples,
-        **({"corrections": learner.progress.edits} if learner.progress.edits else {}),
-        **({"tickets": learner.tickets.counts} if learner.tickets.given else {}),
         "refused_batches": tally.refused,
         "prequential_accuracy": tally.accuracy.overall,
         "recent_accuracy": tally.accuracy.recent,
         "train_seconds": tally.seconds,
         "streams": tally.state()["streams"],
-        **({"drift": dict(learner.drifting.found)} if learner.drift else {}),
     }
 
 
