@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import pydoc
 import re
 from pathlib import Path
 
@@ -28,3 +29,9 @@ def test_examples(name):
 
 def test_there_are_examples():
     assert "evenstream.learner.learner" in WITH_EXAMPLES
+
+
+@pytest.mark.parametrize("call", [evenstream.Learner.learn, evenstream.Learner.predict])
+@pytest.mark.parametrize("form", ["array", "tensor", "images", "frame", "texts"])
+def test_help_says_what_inputs_may_be(call, form):
+    assert form in pydoc.render_doc(call)

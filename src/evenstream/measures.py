@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from evenstream.registry import Registry
 
+METRICS = "metrics.json"
+
 Direction = Literal["higher", "lower", "zero", "neither"]
 """Which numbers are good."""
 

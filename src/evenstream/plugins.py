@@ -15,7 +15,8 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -85,11 +86,37 @@ def where_from() -> str:
     return f"if a plugin provides it, name the plugin in {VARIABLE}"
 
 
-def _import_all(again: bool) -> None:
+@contextmanager
+def broken_ones_left_out() -> Iterator[dict[str, str]]:
+    """A block that does without plugins that fail; yields what became of each."""
+    named = os.environ.get(VARIABLE, "")
+    before, found = frozenset(_imported), {}
+    with _lock:
+        _imported.add(named)
+        for name, by in _named():
+            try:
+                _attempt(name, by, again=False)
+            except InputError as error:
+                found[name] = str(error)
+            else:
+                found[name] = f"imported, named by {by}"
+    try:
+        yield found
+    finally:
+        _imported.intersection_update(before)
+
+
+def _named() -> Iterator[tuple[str, str]]:
+    """All plugins, with where they are named."""
     for point in entry_points(group=GROUP):
-        _attempt(point.value, f"an entry point {GROUP!r}", again)
+        yield point.value, f"an entry point {GROUP!r}"
     for name in requested():
-        _attempt(name, VARIABLE, again)
+        yield name, VARIABLE
+
+
+def _import_all(again: bool) -> None:
+    for name, by in _named():
+        _attempt(name, by, again)
 
 
 def _attempt(name: str, named_by: str, again: bool) -> None:
@@ -100,7 +127,7 @@ def _attempt(name: str, named_by: str, again: bool) -> None:
             importlib.import_module(name.partition(":")[0])
     except EvenstreamError as error:
         raise InputError(f"plugin {name}, named by {named_by}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {error}"
         raise InputError(f"plugin {name}, named by {named_by}, fails on import: {what}") from error
 

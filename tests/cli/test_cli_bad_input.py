@@ -8,6 +8,7 @@ import pytest
 
 from evenstream.methods import register
 from evenstream.methods.er import ER
+from tests.helpers.live_tables import rows, write
 
 
 @pytest.fixture
@@ -209,3 +210,40 @@ def test_output_folders(run, files, command):
     refused(run, [*words, "taken/letter.txt"], ["cannot write to taken/letter.txt"])
     refused(run, [*words, "taken/letter.txt/run"], ["cannot write to taken/letter.txt/run"])
     refused(run, [*words, "/proc/nothing"], ["cannot write to /proc/nothing"])
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("--network nonsense", "nonsense"),
+        ("--network mlp:x=1", "x"),
+        ("--optimizer nonsense", "nonsense"),
+        ("--method er-las:tua=1", "tau"),
+        ("--method lwf", "boundaries"),
+        ("--augment nonsense", "nonsense"),
+        ("--lr nan", "lr"),
+        ("--batch 0", "batch"),
+        ("--device nonsense", "nonsense"),
+        ("--size 0", "size"),
+        ("--patience nan", "patience"),
+        ("--checkpoint-every 0", "checkpoint_every"),
+    ],
+)
+def test_a_wrong_option_of_learn_is_noticed_before_the_data_is_read(learn, options, word):
+    status, _, err = learn("--from", "missing.csv", *options.split())
+    assert status == 2 and word in err and "missing.csv" not in err
+    assert not Path("dir").exists()
+
+
+def test_a_folder_of_something_else_is_noticed_before_the_data_is_read(learn):
+    Path("dir").mkdir()
+    (Path("dir") / "note.txt").touch()
+    status, _, err = learn("--from", "missing.csv")
+    assert status == 2 and "holds no learner" in err
+
+
+@pytest.mark.parametrize(("options", "word"), [("--top 0", "top"), ("--reject 2", "reject")])
+def test_a_wrong_option_of_predict_is_noticed_before_the_data_is_read(learn, run, options, word):
+    learn("--from", write("table.csv", *rows()))
+    status, _, err = run("predict", "dir", "missing.csv", *options.split())
+    assert status == 2 and word in err and "missing.csv" not in err

@@ -51,7 +51,6 @@ def test_extras_are_named_with_the_way_to_get_them(run, monkeypatch):
     ("section", "break_it"),
     [
         ("data sets", lambda m: m.setattr("evenstream.data.list_datasets", broken)),
-        ("plugins", lambda m: m.setenv("EVENSTREAM_PLUGINS", "a_module_that_is_nowhere")),
         ("machine", lambda m: m.setattr(doctor_command.platform, "platform", broken)),
         ("extras", lambda m: m.setattr(doctor_command, "requires", broken)),
     ],
@@ -62,6 +61,32 @@ def test_what_is_broken_is_said_and_all_else_as_well(run, monkeypatch, section, 
     assert (status, err) == (0, "")
     assert facts(out)[section]["cannot be said"]
     assert facts(out)["PyTorch"]["version"] == torch.__version__
+
+
+def entry_points(folder, monkeypatch, **modules):
+    """Install packages that name plugins, for this test."""
+    (folder / "plug-1.dist-info").mkdir()
+    lines = ["[evenstream.plugins]", *(f"{name} = {name}" for name in modules)]
+    (folder / "plug-1.dist-info" / "entry_points.txt").write_text("\n".join(lines))
+    for name, code in modules.items():
+        (folder / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.parametrize("code", ["raise OSError('boom')", "raise SystemExit('boom')", "boom("])
+def test_a_plugin_that_fails_is_named_and_all_others_are_used(run, tmp_path, monkeypatch, code):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    entry_points(folder, monkeypatch, plug_bad=code, plug_good="")
+    monkeypatch.setenv("EVENSTREAM_PLUGINS", "a_module_that_is_nowhere")
+    status, out, err = run("doctor")
+    assert (status, err) == (0, "")
+    assert "fails on import" in facts(out)["plugins"]["plug_bad"]
+    assert facts(out)["plugins"]["plug_good"].startswith("imported")
+    assert "ModuleNotFoundError" in out
+    assert facts(out)["data sets"]["digits"] == "built in"
+    status, _, err = run("methods")
+    assert status == 2 and "plug_bad" in err  # it is only the doctor who goes on
 
 
 def broken(*args, **kwargs):

@@ -164,6 +164,25 @@ def test_the_command_line_corrects_a_saved_learner(tmp_path, capsys):
     assert metrics["batches"] == 24 and metrics == written
 
 
+def test_metrics_follow_corrections_in_a_program(tmp_path):
+    follow(fresh(), with_ids(), tmp_path)
+
+    def written():
+        return json.loads((tmp_path / "metrics.json").read_text())
+
+    before, learner = written(), Learner.load(tmp_path)
+    learner.rename("class 0", "zero")
+    assert written() == before
+    learner.save(tmp_path)
+    now = before | {"labels": learner.labels, "corrections": 1}
+    assert written() == now and "zero" in written()["labels"]
+    learner.forget(label="class 1", saves=True)
+    assert written() == now | {"corrections": 2}
+    assert follow(fresh(), with_ids(), tmp_path) == written()
+    learner.save(tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere" / "metrics.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 
+from evenstream.plugins import broken_ones_left_out
 from evenstream.printable import say
 from evenstream.version import __version__
 
@@ -25,25 +26,26 @@ _REQUIREMENT = re.compile(r"([\w.-]+)[^;]*(?:;.*extra == ['\"]([\w-]+)['\"])?")
 def doctor() -> int:
     """Print versions, processor, extras and data sets of this machine, for a bug report.
 
-    Names whatever is missing or broken; exits with 1 if PyTorch cannot be used.
+    Names whatever is missing or broken, plugins included; exits with 1 if PyTorch cannot be used.
 
     Example: evenstream doctor
     """
-    sections: dict[str, Callable[[], Facts]] = {
-        "evenstream": _package,
-        "machine": _machine,
-        "PyTorch": _torch,
-        "libraries": _libraries,
-        "extras": _extras,
-        "data sets": _data,
-        "plugins": _plugins,
-        "environment": _environment,
-    }
-    for title, facts in sections.items():
-        say(title)
-        for name, value in _attempt(facts):
-            say(f"  {name:<18} {value}")
+    _show("evenstream", _package)
+    _show("machine", _machine)
+    _show("PyTorch", _torch)
+    _show("libraries", _libraries)
+    _show("extras", _extras)
+    with broken_ones_left_out() as plugins:
+        _show("plugins", lambda: plugins.items() or [("named", "none")])
+        _show("data sets", _data)
+    _show("environment", _environment)
     return 0 if _works("torch") else 1
+
+
+def _show(title: str, facts: Callable[[], Facts]) -> None:
+    say(title)
+    for name, value in _attempt(facts):
+        say(f"  {name:<18} {value}")
 
 
 def _attempt(facts: Callable[[], Facts]) -> list[tuple[str, object]]:
@@ -173,13 +175,6 @@ def _data() -> Facts:
         else:
             missing.append(row.name)
     yield "not here", ", ".join(missing) or "none"
-
-
-def _plugins() -> Facts:
-    from evenstream.plugins import import_plugins, requested
-
-    yield "named", ", ".join(requested()) or "none"
-    import_plugins()
 
 
 def _environment() -> Facts:

@@ -186,16 +186,16 @@ def learn(
     from evenstream.checkpoint import has_checkpoint
     from evenstream.cli.screen import Screen
     from evenstream.core.drift import Adwin
-    from evenstream.live import follow
     from evenstream.live.display import Display, summary
-    from evenstream.live.learner_folder import read_learner
+    from evenstream.live.following import check_following, follow
+    from evenstream.live.learner_folder import check_folder, read_learner
     from evenstream.live.open_data import Known, Reading, open_source
     from evenstream.live.tally import Place
     from evenstream.run.machine import use_machine
     from evenstream.tabular import Wishes
 
     use_machine(threads)
-    known, streams, learner = Known(), dict[str, Place](), None
+    known, streams = Known(), dict[str, Place]()
     if has_checkpoint(directory) and start is not None:
         raise InputError(f"{directory} already holds a learner; leave --start out")
     saved = directory if has_checkpoint(directory) else start
@@ -204,6 +204,12 @@ def learn(
         new.check(learner)
         known = Known.of(learner, tally)
         streams = tally.streams if saved == directory else {}
+    else:
+        learner = new.make(False, device)
+    if drift and learner.drift is None:
+        learner.drift = Adwin()
+    check_folder(directory)
+    check_following(learner, checkpoint_every)
     wishes = Wishes(categorical, text, date)
     reading = Reading(
         label=label,
@@ -216,11 +222,11 @@ def learn(
         patience=patience,
     )
     with contextlib.closing(open_source(source, known, reading)) as data:
-        if learner is None:
+        if saved is None:
             _tell_columns(data)
-        learner = learner or new.make(data.is_image, device)
-        if drift and learner.drift is None:
-            learner.drift = Adwin()
+            if data.is_image:
+                watch, learner = learner.drift, new.make(True, device)
+                learner.drift = watch
         data.batch = learner.options.batch
         data.shuffle(learner.options.seed)
         name = data.name_in(streams, again=again)
@@ -294,13 +300,14 @@ def predict(
     """
     from evenstream.live.learner_folder import read_learner
     from evenstream.live.open_data import Known, Reading, open_source
-    from evenstream.live.predicting import write_predictions
+    from evenstream.live.predicting import check_predicting, write_predictions
     from evenstream.run.machine import use_machine
 
     if out is not None and _real(out).is_relative_to(_real(with_home(source))):
         raise InputError(f"--out {out} would overwrite the data itself; choose another file")
     use_machine(threads)
     learner, tally = read_learner(directory, device)
+    check_predicting(learner, top, reject)
     reading = Reading(label=label, ignore=ignore, label_needed=False, bad=corrupt, patience=1.0)
     with contextlib.closing(open_source(source, Known.of(learner, tally), reading)) as data:
         data.batch = PREDICT_ROWS

@@ -23,6 +23,12 @@ MOST_PIXELS = 4096
 """Largest height and width to which images can be resized: 50 MB each."""
 
 
+def check_size(size: int) -> None:
+    """Reject a height and width to which no image can be resized."""
+    if not 1 <= size <= MOST_PIXELS:
+        raise InputError(f"the size of images must be 1 to {MOST_PIXELS} pixels, not {size}")
+
+
 class ImageFiles:
     """Image files that act like a uint8 array `(n, 3, size, size)`.
 
@@ -41,8 +47,7 @@ class ImageFiles:
     def __init__(
         self, root: Path, names: Iterable[str], size: int, on_corrupt: OnCorrupt = "stop"
     ) -> None:
-        if not 1 <= size <= MOST_PIXELS:
-            raise InputError(f"the size of images must be 1 to {MOST_PIXELS} pixels, not {size}")
+        check_size(size)
         if on_corrupt not in get_args(OnCorrupt):
             raise InputError(f"on_corrupt is 'stop' or 'skip', not {on_corrupt!r}")
         self.root, self.size, self.on_corrupt = root.resolve(), size, on_corrupt

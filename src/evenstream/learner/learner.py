@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import math
 import warnings
@@ -55,7 +56,7 @@ from evenstream.errors import (
     UnknownName,
     shown,
 )
-from evenstream.files import exclusive, given_path
+from evenstream.files import exclusive, given_path, object_or_none, write_atomically
 from evenstream.interruption import SignalsHeld
 from evenstream.learner import editing
 from evenstream.learner.building import weights_file
@@ -72,10 +73,11 @@ from evenstream.learner.persistence import (
     made_with,
 )
 from evenstream.learner.prediction import Costs
-from evenstream.learner.shown import as_html, as_text
+from evenstream.learner.shown import as_html, as_text, facts
 from evenstream.learner.snapshot import Snapshot, Snapshots
 from evenstream.learner.transaction import all_or_nothing
 from evenstream.learner.watching import ADVICE, Watch
+from evenstream.measures import METRICS
 from evenstream.methods import Method
 from evenstream.options import DType, Options, StepRows, TrainingOptions
 from evenstream.policies.criteria import CrossEntropy
@@ -425,6 +427,12 @@ class Learner(Engine):
     ) -> StepResult:
         """Make one step with a batch of inputs and their labels.
 
+        `x` has a row for each sample, in the same form in every call: an array or tensor of numbers
+        (n, ...), such as images (n, channels, height, width), where uint8 is scaled to 0..1; a
+        frame of pandas, polars or Arrow, whose columns are found by name; or, if the learner has a
+        text encoder (`model="wordllama"`), a list of texts. `labels` has a label for each row:
+        text, whole numbers, booleans or tuples of these.
+
         The inputs are copied, never modified or kept. A batch that is rejected, or whose loss is
         not finite, raises an `EvenstreamError` and leaves the learner exactly as it was.
         `store=False` is for rows that were learned before, in an earlier epoch, say: they are not
@@ -586,6 +594,7 @@ class Learner(Engine):
     ) -> Array[Any]:
         """The most likely label of each row; None until something has been learned.
 
+        `x` is as in `learn`: an array or tensor, such as images, a frame, or a list of texts.
         Returns an array of text, integers or booleans if all labels seen so far are of that kind,
         otherwise of Python objects.
 
@@ -841,10 +850,18 @@ class Learner(Engine):
         return folder
 
     def _write(self, folder: Path, *, alone: bool = False) -> None:
-        """Save, together with the position in streams that was saved in the same folder."""
+        """Save, together with the position in streams that was saved in the same folder.
+
+        What its `metrics.json` says of the learner follows.
+        """
         place = folder.resolve()
         beside = self._beside() if place == self._folder else {}
         write_checkpoint(folder, self.step, {**self.state(), **beside}, alone=alone)
+        if beside and (metrics := object_or_none(folder / METRICS)) is not None:
+            try:
+                write_atomically(folder / METRICS, json.dumps({**metrics, **facts(self)}, indent=1))
+            except OSError as error:
+                raise CheckpointError(f"saved, but {METRICS} cannot be written: {error}") from error
         if place != self._folder:
             self._folder, self._beside = place, dict
 

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 from evenstream.choosing import AUTO, choose
 from evenstream.composition import import_path
+from evenstream.core.labels import label_to_json
 from evenstream.errors import some_of
 from evenstream.learner.engine import Engine
+
+
+def facts(learner: Engine) -> dict[str, Any]:
+    """What `metrics.json` says of the learner itself, beside what it has followed."""
+    return {
+        "method": learner.text,
+        "network": learner.model if isinstance(learner.model, str) else None,
+        "labels": [label_to_json(label) for label in learner.labels],
+        "steps": learner.step,
+        **({"corrections": learner.progress.edits} if learner.progress.edits else {}),
+        **({"tickets": learner.tickets.counts} if learner.tickets.given else {}),
+        **({"drift": dict(learner.drifting.found)} if learner.drifting.watch else {}),
+    }
 
 
 def summary(learner: Engine) -> dict[str, str]:

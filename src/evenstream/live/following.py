@@ -116,8 +116,7 @@ def follow(
     ):
         if not right:
             raise InputError(f"{argument} must be {what}, got {shown(value)}")
-    if not is_whole(checkpoint_every) or checkpoint_every < 1:
-        raise InputError(f"checkpoint_every must be 1 or more, got {shown(checkpoint_every)}")
+    _check_every(checkpoint_every)
     folder = given_path("folder", folder)
     told = [on_step] if on_step is not None else []
     with claimed(folder), stop_on_signal() as stop, Line() as line:
@@ -126,6 +125,22 @@ def follow(
         following = _Following(learner, stream, folder, name, stop)
         with learner.kept_by(folder, following.beside):
             return following.to_the_end(checkpoint_every, refused, told)
+
+
+def check_following(learner: Learner, checkpoint_every: int) -> None:
+    """Reject what `follow` would reject, before a stream is opened."""
+    _check_every(checkpoint_every)
+    _check_boundaries(learner)
+
+
+def _check_every(checkpoint_every: Any) -> None:
+    if not is_whole(checkpoint_every) or checkpoint_every < 1:
+        raise InputError(f"checkpoint_every must be 1 or more, got {shown(checkpoint_every)}")
+
+
+def _check_boundaries(learner: Learner) -> None:
+    if learner.needs & NEEDS_BOUNDARIES.keys() and not learner.in_task:
+        raise InputError(f"{learner.text} needs task boundaries; live streams have none")
 
 
 class _Following:
@@ -146,8 +161,7 @@ class _Following:
             self.tally = bring_to_saved(learner, folder)
             tidy(folder)
         cut_back(folder, self.tally.batches, 0, learner.progress.edits)
-        if learner.needs & NEEDS_BOUNDARIES.keys() and not learner.in_task:
-            raise InputError(f"{learner.text} needs task boundaries; live streams have none")
+        _check_boundaries(learner)
         self.name = name
         self.place = self.tally.streams.setdefault(name, Place())
         self.events: EventLog | None = None

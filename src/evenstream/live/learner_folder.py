@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from evenstream.checkpoint import fingerprint, has_checkpoint, restore
-from evenstream.core.labels import label_to_json
 from evenstream.data.checked_files import remove_empty
 from evenstream.entries import entry
 from evenstream.errors import CheckpointError, EvenstreamError, InputError
@@ -29,6 +28,7 @@ from evenstream.learner.persistence import (
     load_learner_state,
     of_this_version,
 )
+from evenstream.learner.shown import facts
 from evenstream.live.tally import Tally
 from evenstream.run.config import COMPARISON, CONFIG, PRETRAINING
 from evenstream.run.folder import CHECKPOINTS
@@ -79,18 +79,24 @@ def _tally(state: dict[str, Any]) -> Tally:
         return Tally() if tally is None else Tally.from_state(tally)
 
 
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Work in a folder exclusively; a folder created for this that stays empty is removed."""
+def check_folder(folder: Path) -> None:
+    """Reject a folder that holds anything but a learner."""
     for name in (CONFIG, COMPARISON, PRETRAINING):
         if (folder / name).exists():
             raise _holds_a_run(folder)
     try:
         foreign = folder.exists() and not all(_OWN.match(file.name) for file in folder.iterdir())
-        if foreign and not has_checkpoint(folder):
-            raise EvenstreamError(
-                f"{folder} is not empty and holds no learner; choose another folder"
-            )
+    except OSError as error:
+        raise EvenstreamError(f"cannot write to {folder}: {error}") from error
+    if foreign and not has_checkpoint(folder):
+        raise EvenstreamError(f"{folder} is not empty and holds no learner; choose another folder")
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Work in a folder exclusively; a folder created for this that stays empty is removed."""
+    check_folder(folder)
+    try:
         made = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -111,20 +117,14 @@ def live_metrics(learner: Learner, tally: Tally) -> dict[str, Any]:
     """What `metrics.json` says of a learner and the streams that it has followed."""
     return {
         "format": 1,
-        "method": learner.text,
-        "network": learner.model if isinstance(learner.model, str) else None,
-        "labels": [label_to_json(label) for label in learner.labels],
-        "steps": learner.step,
+        **facts(learner),
         "batches": tally.batches,
         "samples": tally.samples,
-        **({"corrections": learner.progress.edits} if learner.progress.edits else {}),
-        **({"tickets": learner.tickets.counts} if learner.tickets.given else {}),
         "refused_batches": tally.refused,
         "prequential_accuracy": tally.accuracy.overall,
         "recent_accuracy": tally.accuracy.recent,
         "train_seconds": tally.seconds,
         "streams": tally.state()["streams"],
-        **({"drift": dict(learner.drifting.found)} if learner.drift else {}),
     }
 
 

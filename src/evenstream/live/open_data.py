@@ -15,7 +15,7 @@ from evenstream.data.arrays import as_inputs, as_labels
 from evenstream.data.checked_files import digest_of
 from evenstream.data.dataset import Label
 from evenstream.data.decoding import SUFFIXES as IMAGE_SUFFIXES
-from evenstream.data.image_files import ImageFiles, OnCorrupt
+from evenstream.data.image_files import ImageFiles, OnCorrupt, check_size
 from evenstream.data.images.trees import class_folders, image_names, labelled_images, sub_folders
 from evenstream.data.npz import read_arrays
 from evenstream.data.tables import (
@@ -97,6 +97,12 @@ class Reading:
     """What to do with an unreadable row or image: stop, leave it out, or report it."""
     patience: float = 10.0
     """Seconds that a row from a pipe waits for a full batch."""
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            check_size(self.size)
+        if not self.patience >= 0:
+            raise InputError(f"patience must be 0 seconds or more, got {self.patience}")
 
 
 def open_source(where: str, known: Known, reading: Reading) -> Source:

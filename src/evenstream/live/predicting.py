@@ -29,6 +29,15 @@ class Score:
     """Rows that look like no known class."""
 
 
+def check_predicting(learner: Learner, top: int | None, reject: float | None) -> float | None:
+    """Reject wishes that cannot be fulfilled; returns the least familiarity of known classes."""
+    if not learner.labels:
+        raise InputError("the learner has not learned anything yet")
+    if top is not None and top < 1:
+        raise InputError(f"top must be 1 or more, got {top}")
+    return None if reject is None else learner.familiarity_threshold(reject)
+
+
 def write_predictions(
     learner: Learner,
     source: Source,
@@ -49,10 +58,7 @@ def write_predictions(
     cells.
     """
     shown = _quoted if quote_formulas else _as_it_is
-    if not learner.labels:
-        raise InputError("the learner has not learned anything yet")
-    if top is not None and top < 1:
-        raise InputError(f"top must be 1 or more, got {top}")
+    threshold = check_predicting(learner, top, reject)
     files = source.x if isinstance(source, ArraySource) else None
     files = files if isinstance(files, ImageFiles) else None
     writer = csv.writer(out, lineterminator="\n")
@@ -63,7 +69,6 @@ def write_predictions(
         *(f"{name}{number}" for number in ["", *range(2, pairs + 1)] for name in _PAIR),
         *([] if top else (f"p({label})" for label in learner.labels)),
     ]
-    threshold = None if reject is None else learner.familiarity_threshold(reject)
     score, begun, place = Score(), False, 0
     for x, labels in filter(None, source):
         chances = learner.predict_proba(x) if len(x) else np.empty((0, len(learner.labels)))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenstream.errors import EvenstreamError
+from evenstream.measures import METRICS as METRICS
 from evenstream.metrics import as_matrix
 
-METRICS = "metrics.json"
 METRICS_FORMAT = 1
 """Its version."""
 
