@@ -1,3 +1,4 @@
+import gc
 import logging
 import os
 import shutil
@@ -36,6 +37,13 @@ for logger in list(logging.root.manager.loggerDict.values()):
 # Examples are the same at every run, so that a failure on one machine fails on all of them.
 settings.register_profile("evenstream", deadline=None, derandomize=True)
 settings.load_profile("evenstream")
+
+
+def pytest_collection_finish():
+    """What was imported stays, and full collections need not visit it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(autouse=True, scope="session")

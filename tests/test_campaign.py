@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from campaign.cases import steps_made
+from tests.helpers import live_kill_harness, warm
 from tests.helpers.small_streams import class_stream, feed, small
 
 ROOT = Path(__file__).parent.parent
@@ -76,29 +77,10 @@ def test_a_pipe_goes_on_after_the_steps_that_were_saved(tmp_path):
     assert steps_made(tmp_path) == 3
 
 
-KILLING = """
-import sys, warnings
-from pathlib import Path
-import torch
-from campaign import cases
-from campaign.kinds.kill_warm import hit
-from evenstream.cli.main import main
-
-torch.set_num_threads(1)
-warnings.simplefilter("ignore")
-home = Path(sys.argv[1])
-(home / "references").mkdir()
-cases.prepare(home)
-for number, case in enumerate(cases.owner_cases(home)):
-    hit([case], number, home / "work" / str(number), times=1)
-"""
-
-
 def test_killed_while_a_learner_is_corrected_or_exported(tmp_path):
     """SIGKILL at random moments and before files change; the kind `kill-warm` does it all day."""
-    command = [sys.executable, "-c", KILLING, str(tmp_path)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    ended = warm.run(live_kill_harness.owners, tmp_path)
+    assert ended.returncode == 0, (ended.stdout + ended.stderr).decode()
 
 
 @pytest.mark.slow

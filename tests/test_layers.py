@@ -1,13 +1,13 @@
 """What imports what; the layers themselves are in pyproject.toml, and `make lint` holds them."""
 
-import json
-import subprocess
 import sys
 import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+
+from tests.helpers import warm
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -34,21 +34,18 @@ NOT_BROUGHT = {
     "from evenstream import streams": "learner live report run sweep",
     "from evenstream import follow": "report run.preparation run.runner sweep",
 }
-LIST = """
-import json, sys
-for line in json.load(sys.stdin):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "evenstream"]:
-        del sys.modules[name]
-    exec(line, {})
-    print(*(name for name in sys.modules if name.startswith("evenstream.")))
-"""
+
+
+def _list_what_comes_with(lines):
+    for line in lines:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "evenstream"]:
+            del sys.modules[name]
+        exec(line, {})
+        print(*(name for name in sys.modules if name.startswith("evenstream.")))
 
 
 def test_an_import_does_not_bring_the_layers_above():
-    lines = json.dumps(list(NOT_BROUGHT))  # all in one process, which imports PyTorch once
-    listed = subprocess.run(
-        [sys.executable, "-c", LIST], input=lines, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    listed = warm.run(_list_what_comes_with, list(NOT_BROUGHT)).stdout.decode().splitlines()
     for (line, names), found in zip(NOT_BROUGHT.items(), listed, strict=True):
         above = [f"evenstream.{name}." for name in names.split()]
         assert not [n for n in found.split() if f"{n}.".startswith(tuple(above))], line

@@ -10,8 +10,9 @@ import warnings
 
 import torch
 
-from campaign.kinds import labels
-from evenstream import follow
+from campaign import cases
+from campaign.kinds import kill_warm, labels
+from evenstream import Learner, follow
 from tests.helpers.kill_harness import die_at
 from tests.helpers.live_samples import fresh, outcome, stream
 
@@ -56,6 +57,19 @@ def main(folder):
 
 def late_labels(folder):
     """Kills while labels come late, change and go."""
+    import torch._dynamo  # once, and not in every life
+
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     labels.attack(2, folder)
+
+
+def owners(folder):
+    """Kills of commands that correct or export a learner, before or while they change files."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    (folder / "references").mkdir()
+    cases.prepare(folder)
+    Learner.load(folder / "samples" / "keyed").export(folder / "here.pt2")  # PyTorch wakes up once
+    for number, case in enumerate(cases.owner_cases(folder)):
+        kill_warm.hit([case], number, folder / "work" / str(number), times=1)

@@ -263,12 +263,18 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS)
-def test_the_threshold_fits_right_after_a_correction(edit):
+@pytest.fixture(scope="module")
+def taught_with_ids():
     learner = Learner(seed=0)
     for start in range(0, 500, 25):
         part = slice(start, start + 25)
         learner.learn(X[part], Y[part], ids=list(range(500))[part])
+    return learner.state()
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_the_threshold_fits_right_after_a_correction(taught_with_ids, edit):
+    learner = Learner.from_state(taught_with_ids)
     before = learner.familiarity_threshold(0.1)
     EDITS[edit](learner)
     rule, kept = learner.composition.rule, learner.calibration
