@@ -294,6 +294,17 @@ def test_the_threshold_fits_right_after_a_correction(taught_with_ids, edit):
     assert torch.isin(newest, anew).all()
 
 
+@pytest.mark.parametrize("rows", [80, 160])
+def test_few_rows_cannot_be_measured_again_so_a_correction_leaves_their_scores(rows):
+    learner, known = Learner(seed=0), np.flatnonzero(Y[:900] < 7)[:rows]
+    for part in known.reshape(-1, 10):
+        learner.learn(X[part], Y[part], ids=part)
+    before = learner.familiarity_threshold(0.1)
+    assert before > -math.inf
+    learner.forget(ids=known[:1])
+    assert learner.familiarity_threshold(0.1) == before
+
+
 def test_a_relabelling_that_changes_nothing_leaves_the_scores(taught):
     learner = Learner.from_state(taught.state())
     learner.learn(X[:1], Y[:1], ids=["one"])

@@ -316,26 +316,35 @@ class Engine(LearnerState):
             self._calibrate_by(groups, when, step.number)
 
     def recalibrate(self) -> None:
-        """Measure again after a correction, which may change how familiar every row looks."""
+        """Measure again after a correction, which may change how familiar every row looks.
+
+        Where stored rows cannot be measured, the scores stay; the next step drops them if the scale
+        has changed.
+        """
         if not len(self.calibration.counts):
             return
         with self.passes.set_aside(), evaluation_mode(self.network):
-            self._calibrate_by(self._change_scale(), self._when, self.step)
+            if self._measurable():
+                self._calibrate_by(self._change_scale(), self._when, self.step)
 
     def _change_scale(self) -> list[Rows]:
         """Drop scores that are no longer comparable; returns stored rows to measure instead."""
-        rule, kept, memory = self.composition.rule, self.calibration, self.memory
-        stored, told = [], False
-        if len(memory):
-            slots = torch.arange(len(memory), device=memory.device)
-            own = {name: values.to(self.device) for name, values in memory.rows(slots).items()}
-            raw, y = own.pop(X), own.pop(Y)
-            rows = Rows(raw, y, self.preprocess, self.randomness.augment, slots, own)
-            told = rule.familiarity_left_out(rows.take(slots[:1])) is not None
-            stored = [rows] if told else []
-        scale = rule.familiarity_scale
-        kept.change_scale(scale, forget=told or scale[0] != float(kept.scale[0]))
+        kept, stored = self.calibration, self._measurable()
+        scale = self.composition.rule.familiarity_scale
+        kept.change_scale(scale, forget=bool(stored) or scale[0] != float(kept.scale[0]))
         return stored
+
+    def _measurable(self) -> list[Rows]:
+        """All stored rows, if the rule can measure them as if they had never been learned."""
+        memory = self.memory
+        if not len(memory):
+            return []
+        slots = torch.arange(len(memory), device=memory.device)
+        own = {name: values.to(self.device) for name, values in memory.rows(slots).items()}
+        raw, y = own.pop(X), own.pop(Y)
+        rows = Rows(raw, y, self.preprocess, self.randomness.augment, slots, own)
+        told = self.composition.rule.familiarity_left_out(rows.take(slots[:1])) is not None
+        return [rows] if told else []
 
     def _calibrate_by(self, groups: list[Rows], when: Tensor | None, step: int) -> None:
         """Record how familiar these stored rows look, each as if it had never been learned."""
