@@ -39,6 +39,15 @@ def test_help_teaches(run, command, words):
 # ---- learning -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("first", "kept"), [(3, [3, 4]), ("3", ["3", "4"])])
+def test_the_first_label_of_a_new_learner_decides_the_kind(learn, first, kept):
+    labels = [first, "3", 3, "4", 4] * 4
+    lines = [json.dumps({"a": n / 4, "label": label}) for n, label in enumerate(labels)]
+    Path("table.jsonl").write_text("\n".join([*lines, ""]))
+    assert learn("--from", "table.jsonl")[0] == 0
+    assert Learner.load("dir").labels == kept
+
+
 def test_a_new_learner_learns_a_table_in_its_order(learn):
     x, labels = rows()
     status, out, err = learn("--from", write("monday.csv", x, labels))

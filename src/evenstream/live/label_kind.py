@@ -12,12 +12,15 @@ from evenstream.numerals import read_number
 def label_converter(known: Sequence[LearnerLabel]) -> Callable[[Label], Label]:
     """Converts labels to the learner's kind, so that text "3" and the integer 3 are one class.
 
-    A learner without labels, or with several kinds, takes them unchanged.
+    The first label decides for a learner without any; one with several kinds takes all unchanged.
     """
     kinds = {type(label) for label in known}
     kind = kinds.pop() if len(kinds) == 1 else None
 
     def convert(label: Label) -> Label:
+        nonlocal kind
+        if not known:
+            kind = kind or type(label)
         if kind is None or type(label) is kind:
             return label
         if kind is str:
