@@ -112,7 +112,7 @@ def check_learns(method: str) -> None:
 
     A short stream is enough for most; methods that need more get a longer one.
     """
-    for steps in (24, 40, 120):
+    for steps in (12, 24, 40, 120):
         learner = make_learner(method, model=Backbone(dropout=0.0), memory=40)
         right = _accuracy(feed(learner, toy_stream(steps)))
         if right >= FLOOR:

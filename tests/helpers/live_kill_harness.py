@@ -57,8 +57,6 @@ def main(folder):
 
 def late_labels(folder):
     """Kills while labels come late, change and go."""
-    import torch._dynamo  # once, and not in every life
-
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     labels.attack(2, folder)

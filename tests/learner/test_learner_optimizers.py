@@ -1,7 +1,7 @@
 """Optimisers made by the user's own function, with groups, rates and schedulers."""
 
-import subprocess
 import sys
+import tempfile
 from fractions import Fraction
 from functools import partial
 
@@ -19,10 +19,11 @@ from torch.optim.lr_scheduler import (
     SequentialLR,
 )
 
-from evenstream import Learner
+from evenstream import Learner, testing
 from evenstream.core.optimizers import OPTIMIZERS, every, register_optimizer
 from evenstream.errors import CheckpointError, InputError, LearningWarning
 from evenstream.methods import ER
+from tests.helpers import warm
 from tests.helpers.small_streams import Bomb, Noisy, class_stream, feed, parameters, same, small
 
 
@@ -348,22 +349,24 @@ def test_reset_keeps_the_settings_of_a_method():
         assert [group["betas"][1] for group in optimizer.param_groups] == [0.9]
 
 
-def test_named_optimisers_leave_the_compiler_alone():
+def _learn_with_each():
+    for name in ("sgd", "adam", "adamw"):
+        learner = feed(small(optimizer=name), class_stream(2))
+        with tempfile.TemporaryDirectory() as folder:
+            learner.save(folder)
+            feed(Learner.load(folder), class_stream(1))
+    for method in ("bic", "er-cba", "pec"):
+        learner = testing.make_learner(method)
+        testing.feed(learner, testing.toy_stream(12))
+        if learner.in_task:
+            learner.end_task(testing.toy_task(learner, learner.task))
+    return "torch._dynamo" in sys.modules
+
+
+def test_optimisers_leave_the_compiler_alone():
     """It takes as long to load as PyTorch, and would be loaded by every command that learns."""
-    code = """
-import sys, tempfile
-from evenstream import Learner
-for name in ("sgd", "adam", "adamw"):
-    learner = Learner("er-las", "mlp", memory=4, optimizer=name)
-    for label in "ab":
-        learner.learn([[1.0, 2.0], [3.0, 4.0]], [label, "c"])
-    with tempfile.TemporaryDirectory() as folder:
-        learner.save(folder)
-        Learner.load(folder).learn([[1.0, 2.0]], ["a"])
-print("torch._dynamo" in sys.modules)
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ended.stdout.strip() == "False", ended.stderr
+    ended = warm.run(_learn_with_each)
+    assert ended.returncode == 0, ended.stderr.decode()
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])

@@ -38,13 +38,13 @@ def _without_compiler(kind: type[Kind]) -> type[Kind]:
     names = ("step", "zero_grad", "add_param_group", "state_dict", "load_state_dict")
     plain = {name: inspect.unwrap(getattr(kind, name)) for name in names}
     plain["step"] = torch.no_grad()(plain["step"])
-    return type(kind.__name__, (kind,), {**plain, "__qualname__": f"_{kind.__name__}"})
+    return type(kind.__name__, (kind,), {**plain, "__qualname__": kind.__name__})
 
 
-_SGD = _without_compiler(torch.optim.SGD)
-_Adam = _without_compiler(torch.optim.Adam)
-_AdamW = _without_compiler(torch.optim.AdamW)
-USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, _SGD, _Adam, _AdamW)
+SGD = _without_compiler(torch.optim.SGD)
+Adam = _without_compiler(torch.optim.Adam)
+AdamW = _without_compiler(torch.optim.AdamW)
+USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, SGD, Adam, AdamW)
 """Optimisers whose state per weight is known, and whose steps do not fail."""
 
 
@@ -74,19 +74,19 @@ def register_optimizer(name: str) -> Callable[[N], N]:
 @register_optimizer("sgd")
 def sgd(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """SGD, as in the paper; without momentum by default."""
-    return _SGD(every(groups), lr, momentum=momentum, weight_decay=weight_decay)
+    return SGD(every(groups), lr, momentum=momentum, weight_decay=weight_decay)
 
 
 @register_optimizer("adam")
 def adam(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """Adam; ignores momentum."""
-    return _Adam(weights := every(groups), lr, weight_decay=weight_decay, fused=_fits(weights))
+    return Adam(weights := every(groups), lr, weight_decay=weight_decay, fused=_fits(weights))
 
 
 @register_optimizer("adamw")
 def adamw(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
     """AdamW; ignores momentum."""
-    return _AdamW(weights := every(groups), lr, weight_decay=weight_decay, fused=_fits(weights))
+    return AdamW(weights := every(groups), lr, weight_decay=weight_decay, fused=_fits(weights))
 
 
 def _fits(weights: list[nn.Parameter]) -> bool | None:

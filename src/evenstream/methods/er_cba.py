@@ -20,6 +20,7 @@ from evenstream.bounds import Factor, Positive
 from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need
 from evenstream.core.edits import WHOLE, Regrouping, by_name
+from evenstream.core.optimizers import Adam
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
 from evenstream.core.step import Step
@@ -115,7 +116,7 @@ class ERCBA(Method):
                 wide.outer.weight[:width] = old.outer.weight
                 wide.outer.bias[:width] = old.outer.bias
         self.modules["adaptor"] = wide
-        self.optimizers["adaptor"] = torch.optim.Adam(wide.parameters(), self.adaptor_lr)
+        self.optimizers["adaptor"] = Adam(wide.parameters(), self.adaptor_lr)
 
     def regroup(self, classes: Regrouping) -> None:
         """Remove the class from the adaptor; the free space at its end is for future classes."""

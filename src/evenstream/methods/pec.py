@@ -16,7 +16,7 @@ from evenstream.core.classes import pad_classes
 from evenstream.core.criterion import Need
 from evenstream.core.edits import PerClass, Regrouping, by_name
 from evenstream.core.heads import Head
-from evenstream.core.optimizers import learning_rate
+from evenstream.core.optimizers import Adam, learning_rate
 from evenstream.core.randomness import derive_seed
 from evenstream.core.rows import Rows
 from evenstream.core.state import LearnerState
@@ -138,7 +138,7 @@ class PEC(Method):
         for label in range(first, last):
             student = copy.deepcopy(self.modules[UNTRAINED]).requires_grad_(True)
             self.modules[student_of(label)] = student
-            optimizer = torch.optim.Adam(student.parameters(), self.student_lr)
+            optimizer = Adam(student.parameters(), self.student_lr)
             self.optimizers[student_of(label)] = optimizer
 
     def regroup(self, classes: Regrouping) -> None:

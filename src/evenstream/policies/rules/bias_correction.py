@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from evenstream.bounds import Count, Factor
 from evenstream.core.edits import ClassIndices, PerClass, by_name
 from evenstream.core.memory import X, Y
+from evenstream.core.optimizers import Adam
 from evenstream.core.outputs import InferenceContext, Outputs, plain_outputs
 from evenstream.core.part import TaskData
 from evenstream.core.state import LearnerState
@@ -123,7 +124,7 @@ def fit_bias(
     either number by `lr` at most, and there is about one step per epoch.
     """
     bias = torch.tensor([1.0, 0.0], device=logits.device, requires_grad=True)
-    optimizer = torch.optim.Adam([bias], lr)
+    optimizer = Adam([bias], lr)
     for _ in range(epochs):
         for rows in torch.split(torch.randperm(len(y), generator=generator), batch):
             z = logits[rows]
