@@ -12,7 +12,8 @@ from typing import Literal, get_args, get_origin
 import pytest
 
 from evenstream import CrossEntropy, Learner, LogitAdjustedSoftmax, methods, priors, rules
-from evenstream.composition import ALIASES, compose, settings_of
+from evenstream.choosing import ALIASES
+from evenstream.composition import compose, settings_of
 from evenstream.core.heads import HEADS
 from evenstream.errors import EvenstreamError, InputError
 from evenstream.methods import METHODS
@@ -192,3 +193,17 @@ def test_plain_cross_entropy_in_place_of_a_methods_own_las_must_be_given_again()
     assert set(learner.unwritten) == {"criterion"}
     loaded = Learner.from_bytes(learner.to_bytes(), criterion=CrossEntropy())
     assert type(loaded.criterion) is CrossEntropy
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("even", "er-las:window=2@ema"),
+        ("even:tau=0.5,window=4", "er-las:tau=0.5,window=4@ema"),
+        ("even@argmax", "er-las:window=2"),
+        ("even:storing=balanced@ema:decay=0.9", "er-las:window=2,storing=balanced@ema:decay=0.9"),
+        ("las:tau=2@ema", "fine-tune-las:tau=2.0@ema"),
+    ],
+)
+def test_what_follows_an_alias_replaces_what_it_stands_for(text, meaning):
+    assert compose(text).text == meaning

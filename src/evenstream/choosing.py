@@ -34,8 +34,17 @@ class Choice:
         return {name: v for name, v in asdict(self).items() if name not in ("network", "why")}
 
 
+ALIASES = {
+    "las": "fine-tune-las",
+    "even": "er-las:window=2@ema",
+}
+"""Other names of methods, with options and a rule: the paper calls Logit Adjusted Softmax without
+memory LAS; `even` is the strongest learner found at the cost of a step of `er-las`."""
 _NO_NETWORK = ("class-means", "slda", "ranpac", "randumb")
-MADE_FOR: dict[str, dict[str, Any]] = {name: {"network": "identity"} for name in _NO_NETWORK}
+MADE_FOR: dict[str, dict[str, Any]] = {
+    "even": {"optimizer": "adamw", "lr": 0.001, "weight_decay": 1e-4, "steps": 2},
+    **{name: {"network": "identity"} for name in _NO_NETWORK},
+}
 """Settings that a method is made for, by its name: `identity` for those that train no network."""
 
 _FLAT = Choice(
@@ -60,6 +69,12 @@ def choose(shape: tuple[int, ...]) -> Choice:
     if len(shape) != 3 or min(shape[1:]) < SMALLEST_IMAGE:
         return _FLAT
     return _SMALL if min(shape[1:]) < LARGE_IMAGE else _LARGE
+
+
+def meant_by(method: MethodText) -> MethodText:
+    """What an alias stands for; options and a rule that follow it replace those it has."""
+    meant = ALIASES.get(method.name)
+    return method if meant is None else method.over(MethodText.read(meant))
 
 
 def made_for(method: str, given: Collection[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
+from evenstream.choosing import ALIASES, meant_by
 from evenstream.core.criterion import Need
 from evenstream.core.heads import HEADS, Head
 from evenstream.core.part import Part
@@ -43,9 +44,6 @@ from evenstream.text import (
     split_options,
     write_options,
 )
-
-ALIASES = {"las": "fine-tune-las"}
-"""Other names for methods: the paper calls Logit Adjusted Softmax without memory LAS."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +238,7 @@ def read_method(text: str, cls: type[Method] | None = None) -> Composition:
         text: the text to read.
         cls: the class that the name refers to, for an unregistered method.
     """
-    said = MethodText.read(text)
-    said = replace(said, name=ALIASES.get(said.name, said.name))
+    said = meant_by(MethodText.read(text))
     adjusted = said.name not in METHODS and said.adjusted
     cls = cls or METHODS.get(said.plain_name if adjusted else said.name)
     if cls is None:

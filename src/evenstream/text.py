@@ -111,6 +111,13 @@ class MethodText:
         """The name without `-las`."""
         return self.name.removesuffix(LAS)
 
+    def over(self, usual: MethodText) -> MethodText:
+        """Another method's text with these options, and this rule if there is one, in it."""
+        given = {part.partition("=")[0] for part in self.options.split(",")}
+        kept = [part for part in usual.options.split(",") if part.partition("=")[0] not in given]
+        every = ",".join(filter(None, [*kept, self.options]))
+        return MethodText(usual.name, every, usual.rule if self.rule is None else self.rule)
+
     def with_options(self, *options: str) -> MethodText:
         """The same with further options, each written as `key=value`."""
         every = ",".join(filter(None, [self.options, *options]))

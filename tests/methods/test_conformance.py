@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from evenstream.composition import ALIASES, method_names
+from evenstream.choosing import ALIASES
+from evenstream.composition import method_names
 from evenstream.errors import NonFiniteLoss
 from evenstream.methods import METHODS, Method, register
 from evenstream.methods.er import ER

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from evenstream import methods
 from evenstream.bounds import Positive, Share, check_options
-from evenstream.composition import ALIASES, LogitAdjustment, compose, method_names
+from evenstream.choosing import ALIASES
+from evenstream.composition import LogitAdjustment, compose, method_names
 from evenstream.core.criterion import Need
 from evenstream.core.heads import HEADS
 from evenstream.errors import EvenstreamError, InputError, UnknownName
@@ -23,6 +24,7 @@ from evenstream.policies.criteria import LogitAdjustedSoftmax
 from evenstream.policies.priors import ExponentialWindow, MacroPrior, RandomPrior, SlidingWindow
 from evenstream.policies.rules.rule import RULES
 from evenstream.streams.catalogue import SCENARIOS
+from evenstream.text import MethodText
 
 NEEDS = typing.get_args(Need)
 
@@ -51,10 +53,10 @@ def test_the_methods_of_this_version_are_there():
         method_names()
     )
     for name in method_names():
-        composition, full_name = compose(name), ALIASES.get(name, name)
+        composition, full = compose(name), MethodText.read(ALIASES.get(name, name))
         method = composition.method
-        assert composition.text == full_name and method.name == full_name.removesuffix("-las")
-        has_las = full_name.endswith("-las") or name in ("pcr", "auto")
+        assert composition.text == str(full) and method.name == full.plain_name
+        has_las = full.adjusted or name in ("pcr", "auto")
         assert isinstance(composition.criterion, LogitAdjustedSoftmax) == has_las
         assert method.citation and method.cost and type(method).__doc__
 

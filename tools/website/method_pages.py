@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from evenstream.choosing import ALIASES
 from evenstream.cli.descriptions import COST, facts_of, idea, options_of
-from evenstream.composition import ALIASES, LogitAdjustment, compose
+from evenstream.composition import LogitAdjustment, compose
 from evenstream.methods import METHODS
 from evenstream.report.packed import PACKED, PackedRun, read_packed
 from evenstream.text import MethodText

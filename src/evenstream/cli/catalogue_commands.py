@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from evenstream.choosing import ALIASES, MADE_FOR, made_for
 from evenstream.cli.descriptions import COST, facts_of, first_line, idea, options_of
 from evenstream.errors import EvenstreamError, InputError, some_of
 from evenstream.files import safe_name
@@ -55,7 +56,7 @@ def methods(name: OptionalName = None) -> int:
     if known in RULES and known not in METHODS:
         _explain_rule(console, read_rule(rule))
     else:
-        _explain_method(console, compose(name))
+        _explain_method(console, compose(name), made_for(name, ()))
     return 0
 
 
@@ -63,7 +64,7 @@ def _list_methods(console: Screen) -> None:
     """List all methods and their parts, then the rules."""
     from rich.table import Table
 
-    from evenstream.composition import ALIASES, compose
+    from evenstream.composition import compose
     from evenstream.methods import METHODS
     from evenstream.policies.rules import RULES
     from evenstream.text import las_form
@@ -75,6 +76,9 @@ def _list_methods(console: Screen) -> None:
         forms += [alias for alias, meant in ALIASES.items() if meant in forms]
         console.print(", ".join(forms), style="bold", highlight=False)
         _print_facts(console, [("idea", first_line(type(method))), *facts_of(composition)])
+    for alias in sorted(ALIASES.keys() & MADE_FOR.keys()):
+        console.print(alias, style="bold", highlight=False)
+        _print_facts(console, [("stands for", ALIASES[alias]), _settings(MADE_FOR[alias])])
     table = Table("inference rule", "what it does", "options")
     for key in sorted(RULES):
         options = ", ".join(field.name for field in dataclasses.fields(RULES[key]))
@@ -90,8 +94,13 @@ def _list_methods(console: Screen) -> None:
     )
 
 
-def _explain_method(console: Screen, composition: Composition) -> None:
-    """Show what a method does, its parts and all its options."""
+def _settings(usual: Mapping[str, Any]) -> tuple[str, str]:
+    """What a method is made for, as a fact."""
+    return "made for", ", ".join(f"{name}={value}" for name, value in usual.items())
+
+
+def _explain_method(console: Screen, composition: Composition, usual: Mapping[str, Any]) -> None:
+    """Show what a method does, its parts, the settings it is made for, and all its options."""
     from rich.table import Table
 
     from evenstream.composition import LogitAdjustment
@@ -101,6 +110,8 @@ def _explain_method(console: Screen, composition: Composition) -> None:
     adjustment = LogitAdjustment.of(composition.criterion)
     criterion = "Logit Adjusted Softmax" if adjustment else "cross-entropy"
     facts = [("idea", idea(type(method))), *facts_of(composition), ("criterion", criterion)]
+    if usual:
+        facts.append(_settings(usual))
     if method.why_not_las is not None:
         facts.append(("no -las", method.why_not_las))
     _print_facts(console, facts)

@@ -219,7 +219,7 @@ class Learner(Engine):
             storing=storing,
         )
         decided, undecided = _training(
-            composition.text,
+            method if isinstance(method, str) else composition.text,
             trained if isinstance(trained, str) else None,
             lr=lr,
             batch=batch,

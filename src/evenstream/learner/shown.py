@@ -75,9 +75,11 @@ def _why(learner: Engine) -> str | None:
 
 
 def _training(learner: Engine) -> str:
-    """Optimiser, rate and rows of a step."""
+    """Optimiser, rate, rows of a batch and steps with them."""
     options = learner.options
     rows = f"{options.batch} + {options.replay_batch} rows per step"
+    if options.steps > 1:
+        rows = f"{options.batch} + {options.replay_batch} rows in {options.steps} steps"
     rate = f" at {options.lr:g}" if learner.optimizer_factory is None else ""
     return f"{options.optimizer}{rate}, {rows}"
 
