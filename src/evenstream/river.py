@@ -131,6 +131,7 @@ class Classifier(base.MiniBatchClassifier, LearnerParameters):
     # ---- inside --------------------------------------------------------------------------------
 
     def _learn(self, rows: Sequence[Features], labels: list[Any], weights: list[Any]) -> None:
+        check_rows(rows)
         before = self.places.copy()
         self.places.take_in(rows, self.spare)
         try:
@@ -195,6 +196,7 @@ class Places:
 
     def table(self, rows: Sequence[Features]) -> NDArray[np.float32]:
         """Rows of equal length; a missing feature is 0, one without a column is left out."""
+        check_rows(rows)
         made = np.zeros((len(rows), self.width))
         for row, features in zip(made, rows, strict=True):
             for name, value in features.items():
@@ -205,10 +207,25 @@ class Places:
             return made.astype(np.float32)
 
 
+def check_rows(rows: Sequence[Features]) -> None:
+    """Reject rows that are no dictionaries."""
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise InputError(
+                f"a row must be a dictionary of features, got a {type(row).__name__}; frames go to "
+                "learn_many, predict_many and predict_proba_many"
+            )
+
+
 def number(name: Hashable, value: Any) -> float:
     """A feature's value; rejects text and missing values."""
     if isinstance(value, int | float | np.number | np.bool_):
         return float(value)
+    if value is None:
+        raise InputError(
+            f"feature {shown(name)} is missing (None); leave it out, so that it counts as 0, or "
+            "fill it by river.preprocessing.StatImputer before the classifier"
+        )
     raise InputError(
         f"feature {shown(name)} is {shown(value)}, not a number; put an encoder before the "
         "classifier, such as river.preprocessing.OneHotEncoder"

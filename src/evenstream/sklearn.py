@@ -203,10 +203,21 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):
             rows, labels = self._checked(X, reset=reset, table=True), column_or_1d(y, warn=True)
             check_consistent_length(rows, labels)
         else:
-            rows, labels = validate_data(self, X, y, reset=reset, allow_nd=True, dtype=dtype_of(X))
+            rows, labels = self._matrix(X, y, reset=reset)
         self._table = table
         check_classification_targets(labels)
         return rows, labels
+
+    def _matrix(self, X: Any, *y: Any, reset: bool) -> Any:
+        """A matrix, and labels if there are any."""
+        try:
+            return validate_data(self, X, *y, reset=reset, allow_nd=True, dtype=dtype_of(X))
+        except ValueError as error:
+            if reset or hasattr(self, "feature_names_in_") or not is_table(X):
+                raise
+            raise InputError(
+                "the classifier was fitted on a matrix of numbers; pass one like it"
+            ) from error
 
     _table = False
     """Whether it was fitted on a table that is more than a matrix of numbers."""
@@ -214,7 +225,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator, LearnerParameters):
     def _checked(self, X: Any, *, reset: bool, table: bool) -> Any:
         """Inputs: a matrix, or the encoded rows of a table."""
         if not table:
-            return validate_data(self, X, reset=reset, allow_nd=True, dtype=dtype_of(X))
+            return self._matrix(X, reset=reset)
         if not is_frame(X):
             raise InputError("the classifier was fitted on a table; pass a frame with its columns")
         validate_data(self, X, reset=reset, skip_check_array=True)

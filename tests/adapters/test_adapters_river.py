@@ -117,6 +117,16 @@ def test_a_refused_row_changes_nothing(bad):
     assert pickle.dumps(model) == before
 
 
+@pytest.mark.parametrize("row", [[1, 2], "ab", np.zeros(2), pd.DataFrame({"a": [1.0]})])
+def test_a_row_that_is_no_dictionary_changes_nothing(row):
+    model = taught(small())
+    before = pickle.dumps(model)
+    for call in (model.predict_one, lambda x: model.learn_one(x, "odd")):
+        with pytest.raises(EvenstreamError, match="dictionary"):
+            call(row)
+    assert pickle.dumps(model) == before
+
+
 def test_before_anything_is_learned_there_is_no_answer():
     assert small().predict_one({"a": 1}) is None and small().predict_proba_one({"a": 1}) == {}
 

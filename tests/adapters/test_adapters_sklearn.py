@@ -303,6 +303,15 @@ def test_frames_with_columns_of_any_kind(way):
         made.predict(np.zeros((2, 3)))
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_a_classifier_of_matrices_refuses_tables():
+    frame, y = any_kind()
+    made = OnlineClassifier(random_state=0).fit(np.eye(3), ["a", "b", "c"])
+    for call in (made.predict, lambda x: made.partial_fit(x, y)):
+        with pytest.raises(InputError, match="fitted on a matrix"):
+            call(frame)
+
+
 def test_texts_are_refused_with_the_way_out():
     with pytest.raises(InputError, match="pass a frame with a column of them"):
         OnlineClassifier(model="mlp").fit(["a b", "c d"], ["x", "y"])

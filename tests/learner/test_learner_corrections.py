@@ -103,7 +103,13 @@ def test_ids_of_rows_that_wait_for_a_step_are_known():
 
 @pytest.mark.parametrize(
     ("ids", "message"),
-    [([1, 2], "2 ids"), ([1.5] * 6, "ids cannot be used"), ("abcdef", "ids must be a list")],
+    [
+        ([1, 2], "2 ids"),
+        ([1.5] * 6, "ids cannot be used"),
+        ("abcdef", "ids must be a list"),
+        (3, r"pass \[3\]"),
+        ([None] * 6, "an id is missing"),
+    ],
 )
 def test_ids_that_cannot_be_used_are_refused(ids, message):
     with pytest.raises(InputError, match=message):
@@ -133,6 +139,8 @@ def test_renaming_changes_the_name_and_nothing_else():
     assert all(torch.equal(weights[n], v) for n, v in learner.state()["network"]["weights"].items())
     with pytest.raises(InputError, match="merge"):
         learner.rename("ant", "cow")
+    with pytest.raises(InputError, match="already called"):
+        learner.rename("ant", "ant")
     with pytest.raises(InputError, match="no class 'bee'; known:"):
         learner.rename("bee", "fly")
     learner.learn(*rows(6, seed=1))

@@ -163,6 +163,12 @@ def test_none_of_the_libraries_is_imported_unless_needed():
     assert ended.stdout.strip() == "set()", ended.stderr
 
 
+@pytest.mark.parametrize("state", ["{}", {}, None])
+def test_an_encoder_is_read_from_its_state_only(state):
+    with pytest.raises(InputError, match=r"json\.loads"):
+        TableEncoder.from_state(state)
+
+
 def test_advice_for_frames_is_for_python():
     learner = Learner("er", seed=0)
     learner.learn(pd.DataFrame({"a": np.arange(N) / 4}), KINDS)

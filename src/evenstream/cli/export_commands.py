@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from evenstream.errors import count
 from evenstream.printable import say
 
 
@@ -32,7 +33,8 @@ def export(
 
     learner, _ = read_learner(directory, "cpu")
     learner.export(file)
-    say(f"{file}: {learner.text} after {learner.step:,} steps, {len(learner.labels):,} labels")
+    steps, labels = count(learner.step, "step"), count(len(learner.labels), "label")
+    say(f"{file}: {learner.text} after {steps}, {labels}")
     table = learner.table
     if table is not None and table.width != len(table.names):
         say(

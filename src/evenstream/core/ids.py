@@ -16,12 +16,13 @@ from evenstream.errors import InputError, shown
 
 def plain_ids(ids: Any) -> list[Label]:
     """Ids as a list of Python values: text, whole numbers, or tuples of them."""
-    if isinstance(ids, str):
-        raise InputError(f"ids must be a list, got the text {shown(ids)}; pass [{shown(ids)}]")
+    if isinstance(ids, str | int):
+        raise InputError(f"ids must be a list, got {shown(ids)}; pass [{shown(ids)}]")
     try:
         return plain_labels(ids)
     except InputError as error:
-        raise InputError(f"ids cannot be used: {str(error).replace('label', 'id')}") from None
+        said = str(error).replace("a label", "an id").replace("label", "id")
+        raise InputError(f"ids cannot be used: {said}") from None
 
 
 def digests(ids: list[Label]) -> Tensor:

@@ -137,6 +137,8 @@ def forget_rows(learner: Engine, raw: Tensor, labels: list[Label], weights: Tens
 def rename(learner: Engine, old: Label, new: Label) -> Edit:
     """Rename a class."""
     index = class_of(learner, old)
+    if learner.label_map.get(new) == index:
+        raise InputError(f"the class is already called {new!r}")
     if learner.label_map.get(new) is not None:
         raise InputError(f"there is already a class {new!r}; merge({old!r}, {new!r}) joins the two")
     learner.label_map.rename(index, new)

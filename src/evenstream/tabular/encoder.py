@@ -78,6 +78,11 @@ class TableEncoder:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> TableEncoder:
         """The inverse of `state`; raises an error for anything that `state` did not return."""
+        if not isinstance(state, Mapping) or "format" not in state:
+            raise InputError(
+                "an encoder is read from what its `state` returned, or json.loads(...) of the "
+                f"property `table` of an exported file, got {shown(state)}"
+            )
         if state["format"] != FORMAT:
             raise ValueError(f"it has the format {shown(state['format'])}, not {FORMAT}")
         columns = tuple(column_from_state(dict(column)) for column in state["columns"])
