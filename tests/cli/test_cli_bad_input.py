@@ -247,3 +247,21 @@ def test_a_wrong_option_of_predict_is_noticed_before_the_data_is_read(learn, run
     learn("--from", write("table.csv", *rows()))
     status, _, err = run("predict", "dir", "missing.csv", *options.split())
     assert status == 2 and word in err and "missing.csv" not in err
+
+
+@pytest.mark.parametrize("command", [["run", "er"], ["compare", "er", "er-las"]])
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("--network nonsense", "nonsense"),
+        ("--optimizer nonsense", "nonsense"),
+        ("--augment nonsense", "nonsense"),
+        ("--device nonsense", "nonsense"),
+        ("--lr -1", "lr"),
+        ("--epochs 0", "epochs"),
+        ("--weights missing.pth", "missing.pth"),
+    ],
+)
+def test_a_wrong_option_of_runs_is_noticed_before_the_data_is_read(run, command, options, word):
+    status, _, err = run(*command, "--stream", "missing.csv", *options.split())
+    assert status == 2 and word in err and "missing.csv" not in err

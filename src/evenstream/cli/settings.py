@@ -57,17 +57,19 @@ class RunFlags:
         return open_stream(self._stream_name(), **{name: given[name] for name in shared})
 
     def named(self, method: str) -> str:
-        """The method with the inference rule of these flags, unless it has one; rejects bad names.
+        """The method with the inference rule of these flags, unless it has one.
 
-        A wrong name is reported before any data is loaded.
+        Wrong names and options are reported before any data is loaded.
         """
         from evenstream.composition import compose
+        from evenstream.run.preparation import make_learner
         from evenstream.text import MethodText
 
         said = MethodText.read(method)
         if said.rule is None:
             method = str(replace(said, rule=self.inference))
         compose(method)
+        make_learner(self.resolve(method, Protocol()))
         return method
 
     def resolve(self, method: str, protocol: Protocol) -> RunConfig:
