@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from evenstream.errors import EvenstreamError, UnknownName
@@ -41,6 +41,7 @@ def background(experiment: Experiment) -> Background:
     """What the paper prints about an experiment, and where it contradicts itself."""
     own, runs = set(experiment.cells()), printed_runs()
 
+    @cache  # the pages, the tables and their files ask for the same cells
     def stated(cell: Cell, scale: str) -> dict[str, list[Stated]]:
         if cell not in own:
             return {}

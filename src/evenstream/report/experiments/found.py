@@ -51,12 +51,19 @@ class FoundRun:
         """The name of the run without its seed: what cells are found by."""
         return run_key(replace(self.config, seed=0))
 
-    def settings_but(self, names: Iterable[str]) -> list[str]:
+    def settings_but(self, names: frozenset[str]) -> list[str]:
         """The same with some fields of `HOW` at their defaults; then for any file of weights."""
-        how: dict[str, Any] = {name: HOW[name] for name in names}
-        config = replace(self.config, seed=0, **how)
-        any_file = replace(config, weights_sha256=TO_BE_GIVEN)
-        return [run_key(each) for each in (config, any_file)[: 2 if config.weights_sha256 else 1]]
+        if names not in self._settings_but:
+            how: dict[str, Any] = {name: HOW[name] for name in names}
+            config = replace(self.config, seed=0, **how)
+            any_file = [replace(config, weights_sha256=TO_BE_GIVEN)] * bool(config.weights_sha256)
+            self._settings_but[names] = [run_key(each) for each in (config, *any_file)]
+        return self._settings_but[names]
+
+    @cached_property
+    def _settings_but(self) -> dict[frozenset[str], list[str]]:
+        """What was asked before: every experiment asks the same."""
+        return {}
 
     @property
     def machine(self) -> str:
