@@ -120,7 +120,7 @@ def test_names_of_files_need_not_be_text(learn):
 
 def saves_often():
     following.SAVE_SECONDS = 0.1
-    return main(["learn", "dir", "--from", "-"])
+    return main(["learn", "dir", "--from", "-", "--patience", "0.5"])
 
 
 def test_rows_of_a_pipe_are_saved_while_it_is_silent(learn):
