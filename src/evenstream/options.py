@@ -44,7 +44,7 @@ class TrainingOptions:
     lr: float = 0.03
     """Learning rate."""
     optimizer: str = "sgd"
-    """sgd, adam, adamw, one registered by a plugin, or MODULE:FUNCTION."""
+    """sgd, adam, adamw, muon, one registered by a plugin, or MODULE:FUNCTION."""
     momentum: float = 0.0
     """Momentum of SGD."""
     weight_decay: float = 0.0

@@ -35,6 +35,7 @@ CONFIGURATIONS = {
     "er-las, random": ("er-las:prior=random", {"optimizer": "adam", "lr": 0.01}),
     "er-las, exponential": ("er-las:prior=exponential,decay=0.5", {"weight_decay": 0.01}),
     "er-las, macro": ("er-las:prior=macro", {"optimizer": "adamw", "lr": 0.01}),
+    "er-las, muon": ("er-las@ema", {"optimizer": "muon", "lr": 0.02}),
     "joint-las, infinite": ("joint-las:tau=inf", {}),
     "gathering": ("er-las", {"accumulate": 7}),
     "wide head": ("er-las", {"head_size": 8, "scope": "all"}),

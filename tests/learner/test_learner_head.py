@@ -68,8 +68,9 @@ def test_a_head_loads_rows_it_does_not_have_yet():
         {"momentum": 0.9},
         {"optimizer": "adam", "lr": 0.01},
         {"optimizer": "adamw", "lr": 0.01},
+        {"optimizer": "muon", "lr": 0.02},
     ],
-    ids=["sgd", "momentum", "adam", "adamw"],
+    ids=["sgd", "momentum", "adam", "adamw", "muon"],
 )
 @pytest.mark.parametrize("method", ["er", "er-las"])
 def test_a_run_with_a_preallocated_head_is_the_same_run(method, options):
@@ -163,7 +164,7 @@ def test_a_parameter_without_state_is_just_replaced():
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("sgd", {"momentum": 0.9}), ("adam", {}), ("adamw", {})]
+    ("name", "options"), [("sgd", {"momentum": 0.9}), ("adam", {}), ("adamw", {}), ("muon", {})]
 )
 def test_a_loaded_optimizer_goes_on_alone(name, options):
     layer, optimizer = trained(name, **options)

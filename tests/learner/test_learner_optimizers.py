@@ -350,7 +350,7 @@ def test_reset_keeps_the_settings_of_a_method():
 
 
 def _learn_with_each():
-    for name in ("sgd", "adam", "adamw"):
+    for name in ("sgd", "adam", "adamw", "muon"):
         learner = feed(small(optimizer=name), class_stream(2))
         with tempfile.TemporaryDirectory() as folder:
             learner.save(folder)

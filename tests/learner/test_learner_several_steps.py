@@ -157,7 +157,7 @@ def test_every_method_resumes_exactly_or_says_why_not(method, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["er-las@ema", "der++", "mir", "clib", "er-obc"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "muon"])
 def test_a_failure_in_the_last_step_undoes_all_of_them(method, mode, optimizer):
     learner = small(method, Noisy(), steps=3, step_rows=mode, optimizer=optimizer)
     feed(learner, class_stream(6, batch=6))

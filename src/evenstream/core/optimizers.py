@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from evenstream.core import muon
 from evenstream.errors import InputError, shown
 from evenstream.numerals import LARGEST_FLOAT32, plain_number
 from evenstream.registry import Registry, check_function
@@ -44,7 +45,8 @@ def _without_compiler(kind: type[Kind]) -> type[Kind]:
 SGD = _without_compiler(torch.optim.SGD)
 Adam = _without_compiler(torch.optim.Adam)
 AdamW = _without_compiler(torch.optim.AdamW)
-USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, SGD, Adam, AdamW)
+Muon = _without_compiler(muon.Muon)
+USUAL = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, SGD, Adam, AdamW, Muon)
 """Optimisers whose state per weight is known, and whose steps do not fail."""
 
 
@@ -89,12 +91,23 @@ def adamw(groups: Groups, *, lr: float, momentum: float, weight_decay: float) ->
     return AdamW(weights := every(groups), lr, weight_decay=weight_decay, fused=_fits(weights))
 
 
+@register_optimizer("muon")
+def orthogonalised(groups: Groups, *, lr: float, momentum: float, weight_decay: float) -> Made:
+    """Muon for the backbone's matrices, AdamW at a twentieth of the rate for all other weights."""
+    if not _fits(every(groups)):
+        raise InputError("muon cannot train complex weights; use adamw")
+    matrices = [weight for weight in groups.get("backbone", ()) if weight.ndim > 1]
+    chosen = set(map(id, matrices))
+    others = [weight for weight in every(groups) if id(weight) not in chosen]
+    return Muon(matrices, others, lr, weight_decay=weight_decay)
+
+
 def _fits(weights: list[nn.Parameter]) -> bool | None:
     """Whether PyTorch can update all weights in one pass (`fused`), several times faster."""
     return all(weight.is_floating_point() for weight in weights) or None
 
 
-PLAIN = (sgd, adam, adamw)
+PLAIN = (sgd, adam, adamw, orthogonalised)
 """The factories whose optimisers make each step with the learner's own rate."""
 
 

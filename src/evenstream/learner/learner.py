@@ -146,7 +146,7 @@ class Learner(Engine):
         steps: updates for each batch; its rows are offered to the memory once, after the last.
         step_rows: with several steps, "micro" splits the batch and its replay into that many parts,
             and "repeat" trains on the whole batch each time, with a new view and new replay.
-        optimizer: sgd, adam, adamw, or a function that creates one from groups of parameters
+        optimizer: sgd, adam, adamw, muon, or a function that makes one from groups of parameters
             (`backbone` and `head`; if the method has its own modules, it is called again with a
             group `method`). It may return a pair of an optimizer and a torch scheduler, which is
             stepped with each update. `lr`, `momentum` and `weight_decay` apply to named optimisers.
