@@ -444,7 +444,7 @@ def test_missing_grids_and_files(tmp_path):
         ({"method:tau": 1}, "er", "method er has no option 'tau'"),
         ({"network": "resnet19"}, "er", "unknown network 'resnet19'"),
         ({"augment": "crops"}, "er", "unknown augmentation 'crops'"),
-        ({"optimizer": "lion"}, "er", "optimizer 'lion'; known: adam, adamw, muon, sgd"),
+        ({"optimizer": "newton"}, "er", "optimizer 'newton'; known: adam, adamw, muon, sgd"),
     ],
 )
 def test_options_that_no_learner_has(read, options, method, message):
