@@ -198,10 +198,10 @@ def test_plain_cross_entropy_in_place_of_a_methods_own_las_must_be_given_again()
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [
-        ("even", "er-las:window=2@ema"),
-        ("even:tau=0.5,window=4", "er-las:tau=0.5,window=4@ema"),
-        ("even@argmax", "er-las:window=2"),
-        ("even:storing=balanced@ema:decay=0.9", "er-las:window=2,storing=balanced@ema:decay=0.9"),
+        ("even", "er-las@ema:measure_every=16"),
+        ("even:tau=0.5,window=4", "er-las:tau=0.5,window=4@ema:measure_every=16"),
+        ("even@argmax", "er-las"),
+        ("even:storing=balanced@ema:decay=0.9", "er-las:storing=balanced@ema:decay=0.9"),
         ("las:tau=2@ema", "fine-tune-las:tau=2.0@ema"),
     ],
 )

@@ -36,13 +36,13 @@ class Choice:
 
 ALIASES = {
     "las": "fine-tune-las",
-    "even": "er-las:window=2@ema",
+    "even": "er-las@ema:measure_every=16",
 }
 """Other names of methods, with options and a rule: the paper calls Logit Adjusted Softmax without
 memory LAS; `even` is the strongest learner found at the cost of a step of `er-las`."""
 _NO_NETWORK = ("class-means", "slda", "ranpac", "randumb")
 MADE_FOR: dict[str, dict[str, Any]] = {
-    "even": {"optimizer": "adamw", "lr": 0.001, "weight_decay": 1e-4, "steps": 2},
+    "even": {"optimizer": "muon", "lr": 0.02},
     **{name: {"network": "identity"} for name in _NO_NETWORK},
 }
 """Settings that a method is made for, by its name: `identity` for those that train no network."""
