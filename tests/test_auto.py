@@ -7,7 +7,9 @@ from sklearn.datasets import load_wine
 from evenstream import Learner, NotLearning
 from evenstream.choosing import MADE_FOR, choose
 from evenstream.cli.live_commands import FOR_IMAGES, FOR_TABLES
+from evenstream.core.step import StepResult
 from evenstream.errors import EvenstreamError
+from evenstream.learner.watching import ENOUGH, Watch
 from evenstream.streams import open_stream
 from evenstream.sweep.experiment import resolved
 from tests.helpers.small_streams import blobs, images
@@ -145,6 +147,17 @@ def test_a_loss_that_does_not_fall_is_noticed_where_nothing_is_predicted():
     with pytest.warns(NotLearning, match="the loss is"):
         for _ in range(20):
             learner.learn(draw.normal(size=(32, 4)), draw.integers(0, 4, 32))
+
+
+def test_a_few_measured_rows_are_no_reason_to_warn():
+    """With `measure_every=16`, one batch in sixteen says how many are right."""
+    watch = Watch()
+    told = []
+    for number in range(1, 400):
+        right = 0.0 if number % 16 == 0 else None
+        told.append(watch.trouble(StepResult(number, 1.0, right, 64), rows=32, classes=4))
+    first = next(number for number, words in enumerate(told, 1) if words)
+    assert first // 16 * 32 >= ENOUGH and "no more than chance" in told[first - 1]
 
 
 @pytest.mark.filterwarnings("error")

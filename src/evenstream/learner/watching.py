@@ -74,7 +74,8 @@ class Watch:
         if result.accuracy is not None and not early:
             self.accuracy.add(result.accuracy, rows)
             self.chance.add(1 / classes, rows)
-        self.done = self.steps >= STEPS and max(self.accuracy.rows, self.loss.rows) >= ENOUGH
+        judged = self.accuracy if self.accuracy.rows else self.loss
+        self.done = self.steps >= STEPS and judged.rows >= ENOUGH
         return self._verdict(classes) if self.done else None
 
     def _verdict(self, classes: int) -> str | None:
