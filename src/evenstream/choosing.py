@@ -37,12 +37,15 @@ class Choice:
 ALIASES = {
     "las": "fine-tune-las",
     "even": "er-las@ema:measure_every=16",
+    "even-x2": "er-las:window=2@ema:decay=0.995,measure_every=16",
 }
 """Other names of methods, with options and a rule: the paper calls Logit Adjusted Softmax without
-memory LAS; `even` is the strongest learner found at the cost of a step of `er-las`."""
+memory LAS; `even` is the strongest learner found at the cost of a step of `er-las`, `even-x2` at
+twice that."""
 _NO_NETWORK = ("class-means", "slda", "ranpac", "randumb")
 MADE_FOR: dict[str, dict[str, Any]] = {
     "even": {"optimizer": "muon", "lr": 0.02},
+    "even-x2": {"optimizer": "muon", "lr": 0.02, "steps": 2, "replay_batch": 96},
     **{name: {"network": "identity"} for name in _NO_NETWORK},
 }
 """Settings that a method is made for, by its name: `identity` for those that train no network."""

@@ -17,29 +17,7 @@ from evenstream.networks import build, canonical_name
 from evenstream.testing import DIM, make_learner, toy_stream
 from evenstream.testing import feed as feed_tasks
 from tests.helpers.small_streams import images, refused, small
-
-SIZES = (3, 5)
-
-
-class Stages(nn.Module):
-    """Two stages, with everything that has state."""
-
-    def __init__(self, dim=DIM):
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(2)
-            self.one = nn.Sequential(nn.Linear(dim, 3), nn.BatchNorm1d(3), nn.ReLU())
-            self.two = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Dropout(0.2))
-        self.all = False
-
-    def use_exits(self):
-        self.all = True
-        return SIZES
-
-    def forward(self, x):
-        first = self.one(x)
-        last = self.two(first)
-        return torch.cat([first, last], 1) if self.all else last
+from tests.helpers.stages import SIZES, Stages
 
 
 def parts(features, weight, bias):

@@ -24,6 +24,7 @@ from evenstream.report.packed import PACKED, read_packed, write_packed
 from evenstream.run.config import RunConfig
 from evenstream.run.sameness import run_key
 from evenstream.testing import Backbone, feed, make_learner, toy_stream
+from tests.helpers.stages import Stages
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FILE = Path(__file__).with_name("stored_runs.json")
@@ -63,7 +64,8 @@ RATES = {"ewc": 0.01}  # at the usual one its penalty used to grow from step to 
 def curve(method):
     """Losses and probabilities of a tiny learner."""
     options = {"lr": RATES[method]} if method in RATES else {}
-    learner, losses = make_learner(method, model=Backbone(dropout=0.0), **options), []
+    backbone = Stages if "head=exits" in method else Backbone
+    learner, losses = make_learner(method, model=backbone(dropout=0.0), **options), []
     learn = learner.learn
     learner.learn = lambda x, labels: losses.append(learn(x, labels).loss)
     stream = toy_stream(STEPS.get(learner.method.name, 24), classes=6)
