@@ -198,8 +198,8 @@ def test_plain_cross_entropy_in_place_of_a_methods_own_las_must_be_given_again()
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [
-        ("even", "er-las@ema:measure_every=16"),
-        ("even:tau=0.5,window=4", "er-las:tau=0.5,window=4@ema:measure_every=16"),
+        ("even", "er-las@ema:warmup=true,measure_every=16"),
+        ("even:tau=0.5,window=4", "er-las:tau=0.5,window=4@ema:warmup=true,measure_every=16"),
         ("even@argmax", "er-las"),
         ("even:storing=balanced@ema:decay=0.9", "er-las:storing=balanced@ema:decay=0.9"),
         ("las:tau=2@ema", "fine-tune-las:tau=2.0@ema"),

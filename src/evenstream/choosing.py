@@ -36,8 +36,8 @@ class Choice:
 
 ALIASES = {
     "las": "fine-tune-las",
-    "even": "er-las@ema:measure_every=16",
-    "even-x2": "er-las:window=2@ema:decay=0.995,measure_every=16",
+    "even": "er-las@ema:warmup=true,measure_every=16",
+    "even-x2": "er-las:window=2@ema:decay=0.995,warmup=true,measure_every=16",
 }
 """Other names of methods, with options and a rule: the paper calls Logit Adjusted Softmax without
 memory LAS; `even` is the strongest learner found at the cost of a step of `er-las`, `even-x2` at
