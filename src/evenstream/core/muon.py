@@ -49,7 +49,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(groups, {"weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         """One step with the gradients that are there."""
         for group in self.param_groups:
             trained = [weight for weight in group["params"] if weight.grad is not None]
